@@ -9,6 +9,7 @@ import click
 
 from refold.cli import output, words
 from refold.cli.exits import WrongRows
+from refold.cli.server import channel, server
 from refold.cli.settings import usual_db
 from refold.core.read.summary import Summary
 from refold.errors import Conflict, NotFound, RefoldError
@@ -31,10 +32,15 @@ def in_place_of_files(views: Views) -> Iterator[None]:
 
 @contextmanager
 def reading(db: str, wrong: WrongRows | None = None) -> Iterator[Views]:
-    """Open an existing file to read it: no lock is taken, and nothing is changed."""
+    """Open an existing file to read it: no lock is taken, and nothing is changed. Or ask a server."""
     foreign = _FOREIGN.get()
     if foreign is not None:
         yield foreign
+        return
+    if address := server():
+        from refold.client.views import RemoteViews
+
+        yield RemoteViews(channel(address))
         return
     check_exists(db)
     with closing(open_views(db, words.now, (wrong or wrong_rows()).report)) as views:

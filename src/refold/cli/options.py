@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 from msgspec import DecodeError, Struct, json, structs
 
+from refold.cli.server import server_option
 from refold.cli.settings import DEFAULT, loaded, usual_db
 from refold.errors import InvalidValue, NotFound
 from refold.names import label_flaw
@@ -21,6 +22,11 @@ def db_option(command: F) -> F:
     """`--db DATABASE`."""
     about = "The database: a file, or postgresql://... (refold.db, or what REFOLD_DB or refold.toml says)."
     return click.option("--db", metavar="FILE", default=usual_db, help=about)(command)
+
+
+def store_option(command: F) -> F:
+    """`--db DATABASE` or `--server URL`, for commands that look or steer."""
+    return db_option(server_option(command))
 
 
 def output_option(command: F) -> F:

@@ -6,7 +6,6 @@ file, and an option of the command wins over both. `KEY` in the file is `REFOLD_
 
 import os
 import re
-import shlex
 from collections.abc import Mapping
 from typing import Any, Literal, get_type_hints
 
@@ -16,7 +15,6 @@ from msgspec import Struct
 from refold.errors import InvalidValue, NotFound
 from refold.names import did_you_mean
 from refold.settings import Settings, from_text, from_value, variable
-from refold.stores.open import shown_address
 
 FILE = "refold.toml"
 NAMED = "REFOLD_SETTINGS"  # the variable that names the file; no other one is looked for then
@@ -27,6 +25,7 @@ OTHER_VARIABLES = {
     "REFOLD_DEBUG": "if it is set, errors show where in Refold they come from, as with `--debug`",
     "REFOLD_KEY": "the key of encrypted secrets, in base64; several are separated by spaces, the newest first",
     "REFOLD_SECRET_NAME": "the secret NAME, in capitals and with `_` for `-`",
+    "REFOLD_TOKEN": "the token with which commands and workers ask a server",
     "REFOLD_RUN": "set by Refold for programs of steps: the id of the run",
     "REFOLD_STEP": "set by Refold for programs of steps: the step",
     "REFOLD_ATTEMPT": "set by Refold for programs of steps: which try this is, from 1",
@@ -42,6 +41,7 @@ class CommandSettings(Struct, frozen=True, kw_only=True):
     """What only the command line reads; an engine in Python gets it as arguments."""
 
     db: str = "refold.db"  # the database file
+    server: str = ""  # the server that commands ask in place of a database, as https://refold.example.org
     code: tuple[str, ...] = ()  # Python workflows, as module:Class, that workers and resumed runs execute
     playbooks: str = ""  # the folder of playbooks
     log: Literal["", "text", "json"] = ""  # how the log of the engine is printed; empty: workers print it as text
@@ -150,12 +150,6 @@ def loaded() -> Loaded:
 def usual_db() -> str:
     """The database of a command without --db."""
     return loaded().command.db
-
-
-def db_argument(db: str) -> str:
-    """Return what a printed command needs to find the database again, without this environment."""
-    from_environment = loaded().origin("db") == variable("db")
-    return f" --db {shlex.quote(shown_address(db))}" if from_environment or db != usual_db() else ""
 
 
 def find_file(environment: Mapping[str, str], folder: str) -> SettingsFile | None:

@@ -222,8 +222,10 @@ def error_of(problem: Problem, address: str) -> errors.RefoldError:
         case 404, _:
             return errors.NotFound(text)
         case 422, _:
-            path = str(problem.errors[0].get("pointer", "")) if problem.errors else ""
-            return errors.InvalidValue(path or "request", text.removeprefix(f"{path}: "))
+            pointer = str(problem.errors[0].get("pointer", "")) if problem.errors else ""
+            path = pointer.lstrip("/").replace("/", ".")
+            why = text.removeprefix(f"{pointer}: ").removeprefix(f"{path}: ")
+            return errors.InvalidValue(path or "request", why)
         case 409, "key_taken":
             return errors.KeyTaken(text, str(problem.extra.get("run", "")))
         case 409 | 410 | 412 | 428, _:

@@ -7,6 +7,7 @@ from msgspec import Struct, to_builtins
 
 from refold.core.read.dead_letters import DeadLetter
 from refold.errors import Conflict, NotFound
+from refold.names import did_you_mean
 from refold.ports import RunFilter
 from refold.queries.dead_letters import FailureGroup, failure_groups, letters_of
 from refold.queries.gates import waiting_for_people
@@ -127,7 +128,7 @@ async def show_workflow(call: Call) -> Answer:
     name = call.path["name"]
     entries = {entry.name: entry for entry in _visible(await call.service.catalogue.entries(), call)}
     if name not in entries:
-        raise NotFound(f"there is no workflow {name!r}")
+        raise NotFound(f"there is no workflow {name!r}; {did_you_mean(name, entries)}")
     entry = entries[name]
     found = _entry_object(entry) | ({"source": entry.source} if call.credential.may("values") else {})
     found["plan"] = None if entry.plan is None else to_builtins(entry.plan)

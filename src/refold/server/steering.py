@@ -2,23 +2,29 @@
 
 import asyncio
 import hashlib
+import re
 from typing import Any, Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, MsgspecError, Struct, UnsetType, json
 
+from refold.core.graph import prepare
 from refold.core.outcomes import ANSWER
-from refold.core.read.gates import OpenGate, why_no_answer
+from refold.core.plan import read_plan
+from refold.core.read.gates import OpenGate, open_gates, why_no_answer
 from refold.core.read.summary import Summary
 from refold.core.state import TERMINAL
 from refold.errors import Conflict, InvalidValue, NotFound, RefoldError
 from refold.names import label_flaw
-from refold.queries.gates import find_gate, find_question, waiting_for_people, waiting_object
-from refold.server.problems import HttpProblem, of_error
+from refold.queries.gates import find_question, waiting_for_people, waiting_object
+from refold.queries.reading import stored_plan
+from refold.server.problems import HttpProblem, forbidden, of_error
 from refold.server.routes import Answer, Call
-from refold.server.runs import run_head, run_row, shown_row
+from refold.server.runs import may_see, run_head, run_row, shown_row
 
 MOST_STARTS = 1000  # of one batch
 AT_ONCE = 100  # starts that are sent together
+LAST = "last"  # in place of the number of a visit
+RUN_ID = re.compile(r"[0-9a-f]{32}")
 
 
 class StartBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,6 +35,12 @@ class StartBody(Struct, frozen=True, forbid_unknown_fields=True):
     key: str = ""
     name: str = ""
     labels: dict[str, str] = {}
+    plan: str = ""  # the hash of a stored plan, in place of a workflow of the catalogue
+    id: str = ""  # of the run: 32 hexadecimal digits; nothing: one is made
+
+
+class PlanBody(Struct, frozen=True, forbid_unknown_fields=True):
+    plan: dict[str, Any]  # as `GET plans/{hash}` shows it
 
 
 class BatchBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,6 +58,9 @@ class ResumeBody(Struct, frozen=True, forbid_unknown_fields=True):
 class RetryBody(Struct, frozen=True, forbid_unknown_fields=True, rename={"step": "from"}):
     step: str = ""
     budget: dict[str, float] = {}
+    plan: str = ""  # the hash of the plan that the run follows from here on
+    tolerated: bool = False  # only items that failed in a run that has completed
+    follow: bool = False  # then visit the steps behind their loops again
 
 
 class MigrateBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,11 +73,13 @@ class SignalBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 class ItemsBody(Struct, frozen=True, forbid_unknown_fields=True):
     items: tuple[int, ...] = ()  # empty: all that failed or were cancelled
+    follow: bool = False  # visit the steps behind the loop again, with the new values
 
 
 class DecisionBody(Struct, frozen=True, forbid_unknown_fields=True):
     option: str
     feedback: Any = None
+    choices: tuple[str, ...] = ()  # those of the gate's choices that are taken
 
 
 class AnswerBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,27 +103,60 @@ async def _start(call: Call, body: StartBody, request: str) -> tuple[Summary, bo
     A start with a key, and one whose request has a key, is one run however often it is sent: the id of the run follows
     from the key.
     """
-    if not body.workflow:
-        raise InvalidValue("workflow", "name the workflow to start")
-    if not call.credential.sees(body.workflow):
-        raise NotFound(f"there is no workflow {body.workflow!r}")
+    workflow = await _wanted(call, body)
     if flaw := label_flaw(body.labels):
         raise InvalidValue("labels", flaw)
-    entry = await call.service.catalogue.find(body.workflow)
+    if body.id and (body.key or not RUN_ID.fullmatch(body.id)):
+        raise InvalidValue("id", "the id of a run has 32 hexadecimal digits, and a run with a key has no other id")
     engine = call.service.engine
-    run = "" if body.key or not request else hashlib.sha256(f"{call.credential.id}/{request}".encode()).hexdigest()[:32]
+    run = body.id
+    if not run and not body.key and request:
+        run = hashlib.sha256(f"{call.credential.id}/{request}".encode()).hexdigest()[:32]
     before = await call.service.read(lambda: call.service.views.summary(run)) if run else None
     starter = engine.options(key=body.key, name=body.name, run=run, labels=body.labels)
     try:
-        handle = await starter.start(entry.workflow, **body.input)
+        handle = await starter.start(workflow, **body.input)
     except Conflict:
         if not run:
             raise
         if before is None:
             before = await call.service.row(run)
+        may_see(call, before)
         await _check_same(call, before, body)
         return before, False
-    return await call.service.row(handle.id), True
+    row = await call.service.row(handle.id)
+    may_see(call, row)
+    return row, True
+
+
+async def _wanted(call: Call, body: StartBody) -> Any:
+    """Return what a body starts. Raises NotFound for a workflow that this credential does not see."""
+    if bool(body.workflow) == bool(body.plan):
+        raise InvalidValue("workflow", "name the workflow to start, or the hash of a stored plan with `plan`")
+    if body.plan:
+        data = await call.service.read(lambda: call.service.views.plan(body.plan))
+        plan = None if data is None else stored_plan(body.plan, data)
+        if plan is None or not call.credential.sees(plan.name):
+            raise NotFound(f"there is no plan {body.plan}")
+        return plan
+    if not call.credential.sees(body.workflow):
+        raise NotFound(f"there is no workflow {body.workflow!r}")
+    return (await call.service.catalogue.find(body.workflow)).workflow
+
+
+async def put_plan(call: Call) -> Answer:
+    """Store a plan under its hash, for runs to follow it."""
+    try:
+        plan = read_plan(json.encode(call.body.plan))
+    except (MsgspecError, RecursionError) as error:
+        raise InvalidValue("plan", f"it is not a plan: {error}") from None
+    if not call.credential.sees(plan.name):
+        raise NotFound(f"there is no workflow {plan.name!r}")
+    hash = await call.service.read(lambda: prepare(plan).hash)
+    if hash != call.path["hash"]:
+        raise InvalidValue("plan", f"its hash is {hash}, and its address says {call.path['hash']}")
+    await call.service.engine.register(plan)
+    return Answer({"plan": hash, "workflow": plan.name})
 
 
 async def _check_same(call: Call, row: Summary, body: StartBody) -> None:
@@ -114,7 +164,8 @@ async def _check_same(call: Call, row: Summary, body: StartBody) -> None:
     records = await call.service.read(lambda: call.service.views.facts(row.run, 0, 1))
     started = records[0][2] if records else None
     known = getattr(started, "input", None)
-    if row.workflow != body.workflow or row.name != body.name or {**(known or {}), **body.input} != known:
+    is_other = row.plan != body.plan if body.plan else row.workflow != body.workflow
+    if is_other or row.name != body.name or {**(known or {}), **body.input} != known:
         why = "the Idempotency-Key was used with another request; take a new one for a new request"
         raise HttpProblem(422, "idempotency_key_reused", "The key was used for another request", why)
 
@@ -183,18 +234,41 @@ async def cancel(call: Call) -> Answer:
 
 async def retry(call: Call) -> Answer:
     row = await steerable(call)
-    await call.service.engine.retry(row.run, call.body.step, call.credential.name, dict(call.body.budget))
+    engine, body, by = call.service.engine, call.body, call.credential.name
+    if body.tolerated:
+        if body.step or body.budget or body.plan:
+            raise InvalidValue(
+                "tolerated", "items are run again by the plan of their loop: it goes with `follow` alone"
+            )
+        await engine.retry_items(row.run, "", (), by, body.follow)
+        return await _answer(call, row.run)
+    if body.follow:
+        raise InvalidValue("follow", "it goes with items of a loop, or with `tolerated`")
+    if body.plan:
+        await _check_plan(call, body.plan)
+    await engine.retry(row.run, body.step, by, dict(body.budget), body.plan)
     return await _answer(call, row.run)
 
 
 async def migrate(call: Call) -> Answer:
     row = await steerable(call)
+    await _check_plan(call, call.body.to)
     await call.service.engine.migrate(row.run, call.body.to, call.credential.name)
     return await _answer(call, row.run)
 
 
+async def _check_plan(call: Call, hash: str) -> None:
+    """Raises NotFound for a plan that is not stored, or whose workflow this credential does not see."""
+    data = await call.service.read(lambda: call.service.views.plan(hash))
+    if data is None or not call.credential.sees(stored_plan(hash, data).name):
+        raise NotFound(f"there is no plan {hash}")
+
+
 async def signal(call: Call) -> Answer:
+    """Send a signal. Answers to questions are signals too, and need the permission to decide."""
     row = await steerable(call)
+    if call.path["name"].startswith(ANSWER) and not call.credential.may("decide"):
+        raise forbidden("decide")
     if row.status in TERMINAL:
         raise Conflict(f"run {row.run} is {row.status}")
     await call.service.engine.signal_stored(row.run, call.path["name"], call.body.value, call.credential.name)
@@ -203,7 +277,10 @@ async def signal(call: Call) -> Answer:
 
 async def retry_items(call: Call) -> Answer:
     row = await steerable(call)
-    await call.service.engine.retry_items(row.run, call.path["step"], call.body.items, call.credential.name)
+    body: ItemsBody = call.body
+    await call.service.engine.retry_items(
+        row.run, call.path["step"], body.items, call.credential.name, follow=body.follow
+    )
     return await _answer(call, row.run)
 
 
@@ -218,20 +295,34 @@ async def cancel_items(call: Call) -> Answer:
 async def decide(call: Call) -> Answer:
     """Decide a gate as the person of this credential. The first decision counts."""
     row = await steerable(call)
-    step, visit = call.path["step"], _visit(call.path["visit"])
+    step = call.path["step"]
+    visit = None if call.path["visit"] == LAST else _visit(call.path["visit"])
 
-    def look() -> OpenGate:
-        return find_gate(row, *call.service.folded(row.run), step)
+    def look() -> tuple[OpenGate | None, int | None]:
+        graph, state = call.service.folded(row.run)
+        s = graph.index.get(step)
+        gate = next((each for each in open_gates(graph, state) if each.step == step), None)
+        return gate, state.steps[s].visits if s is not None else None
 
-    gate = await call.service.read(look)
-    if gate.visit != visit:
+    gate, last = await call.service.read(look)
+    if gate is None and visit is None:
+        visit = last  # which the run refuses; a later visit may be for somebody else
+    if gate is not None and visit is not None and gate.visit != visit:
         raise Conflict(f"gate {step!r} waits for a decision on visit {gate.visit}, not on visit {visit}")
-    if gate.assignee and gate.assignee != call.credential.name:
+    if gate is not None and gate.assignee and gate.assignee != call.credential.name:
         why = f"gate {step!r} waits for {gate.assignee}, and this credential is {call.credential.name}"
         raise HttpProblem(403, "not_the_assignee", "Somebody else has to decide", why)
     body: DecisionBody = call.body
     engine = call.service.engine
-    await engine.decide(row.run, step, body.option, by=call.credential.name, feedback=body.feedback, visit=visit)
+    await engine.decide(
+        row.run,
+        step,
+        body.option,
+        by=call.credential.name,
+        feedback=body.feedback,
+        visit=visit,
+        choices=body.choices,
+    )
     return await _answer(call, row.run)
 
 

@@ -17,11 +17,13 @@ from refold.server import (
     streams,
     timeline,
     tokens,
+    views,
 )
 from refold.server.openapi import document
 from refold.server.routes import (
     API,
     BATCH_LIMIT,
+    BODY_LIMIT,
     DEFINITION_LIMIT,
     IMPORT_LIMIT,
     NAMESPACE,
@@ -33,6 +35,7 @@ from refold.server.routes import (
 
 N = NAMESPACE
 RUN = f"{N}/runs/{{run}}"
+VIEWS = f"{N}/views"  # what the command line reads in place of a database
 SCHEDULE = f"{N}/schedules/{{id}}"
 
 
@@ -239,6 +242,15 @@ ROUTES: tuple[Route, ...] = (
         body=overview.DefinitionBody,
         limit=DEFINITION_LIMIT,
     ),
+    Route(
+        "PUT",
+        f"{N}/plans/{{hash}}",
+        "write",
+        steering.put_plan,
+        "Store a plan under its hash.",
+        body=steering.PlanBody,
+        limit=BODY_LIMIT,
+    ),
     Route("GET", f"{N}/plans/{{hash}}", "values", runs.show_plan, "A plan by its hash."),
     Route("GET", f"{N}/schedules", "read", schedules.list_all, "List schedules, by name.", query=runs.ListQuery),
     Route(
@@ -312,6 +324,41 @@ ROUTES: tuple[Route, ...] = (
         limit=DEFINITION_LIMIT,
     ),
     Route("GET", f"{N}/plans/{{hash}}/graph", "read", graphs.show_plan_graph, "The steps of a plan and its arcs."),
+    Route("GET", f"{VIEWS}/now", "read", views.now, "The time of the store."),
+    Route("GET", f"{VIEWS}/runs", "read", views.runs, "Rows of runs, as they are stored.", query=views.RunsAsked),
+    Route("GET", f"{VIEWS}/runs:called", "read", views.called, "Runs by what people type.", query=views.CalledAsked),
+    Route("GET", f"{VIEWS}/runs:count", "read", views.count, "How many runs there are.", query=views.RunsAsked),
+    Route("GET", f"{VIEWS}/runs/{{run}}", "read", views.summary, "The row of a run, or null."),
+    Route(
+        "GET",
+        f"{VIEWS}/runs/{{run}}/facts",
+        "values",
+        views.facts,
+        "Facts of a run, as they are stored.",
+        query=views.RecordsAsked,
+    ),
+    Route(
+        "GET",
+        f"{VIEWS}/runs/{{run}}/lines",
+        "values",
+        views.lines,
+        "Lines of a run, as they are stored.",
+        query=views.StreamAsked,
+    ),
+    Route("GET", f"{VIEWS}/plans", "values", views.plans, "Plans by the beginning of a hash.", query=views.PlansAsked),
+    Route("GET", f"{VIEWS}/plans/{{hash}}", "values", views.plan, "A plan, as it is stored."),
+    Route("GET", f"{VIEWS}/queues", "read", views.queues, "Every queue that has something to do."),
+    Route("GET", f"{VIEWS}/workers", "read", views.workers, "The workers that are alive, and what they can take."),
+    Route("GET", f"{VIEWS}/leases", "read", views.leases, "The commands that workers have.", query=views.LeasesAsked),
+    Route("GET", f"{VIEWS}/dead-letters", "values", views.dead, "Dead letters.", query=views.DeadAsked),
+    Route(
+        "GET",
+        f"{VIEWS}/documents",
+        "values",
+        views.documents,
+        "Schedules, their times and backfills, and calendars, as they are stored.",
+        query=views.DocumentsAsked,
+    ),
     Route("GET", f"{N}/workers", "read", overview.list_workers, "The workers that are alive, and what they hold."),
     Route("GET", f"{N}/queues", "read", overview.list_queues, "Depth and age of each queue."),
     Route(

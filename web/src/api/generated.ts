@@ -4,21 +4,22 @@ export type AnswerBody = { value?: unknown };
 export type BackfillBody = { from: string; until?: string | null; only?: "all" | "missing"; overlap?: "allow" | "buffer_all"; at_once?: number; order?: "newest" | "oldest"; dry_run?: boolean; id?: string };
 export type BatchBody = { runs: (StartBody)[] };
 export type CancelBody = { reason?: string };
-export type DecisionBody = { option: string; feedback?: unknown };
+export type DecisionBody = { option: string; feedback?: unknown; choices?: (string)[] };
 export type DefinitionBody = { definition: string };
 export type ImportBody = { run: Record<string, unknown> };
-export type ItemsBody = { items?: (number)[] };
+export type ItemsBody = { items?: (number)[]; follow?: boolean };
 export type MigrateBody = { to: string };
 export type NoBody = Record<string, never>;
 export type PauseBody = { note?: string };
+export type PlanBody = { plan: Record<string, unknown> };
 export type PreviewBody = { definition?: string; id?: string; from?: string | null; limit?: number };
 export type Problem = { type: string; title: string; status: number; detail: string; code: string; trace_id: string; errors?: (Record<string, unknown>)[] };
 export type ResumeBody = { budget?: Record<string, number> };
-export type RetryBody = { from?: string; budget?: Record<string, number> };
+export type RetryBody = { from?: string; budget?: Record<string, number>; plan?: string; tolerated?: boolean; follow?: boolean };
 export type ScheduleBody = { definition?: string; workflow?: string; plan?: string; code?: string; input?: Record<string, unknown>; labels?: Record<string, string>; cron?: (string)[]; every?: string; at?: (string)[]; zone?: string; from?: string; until?: string; except?: (string)[]; only?: (string)[]; gap?: string; repeat?: string; overlap?: string; catch_up?: unknown; jitter?: string; start_within?: string; pause_after?: number | null; paused?: boolean; note?: string };
 export type SignInBody = { ticket: string };
 export type SignalBody = { value?: unknown };
-export type StartBody = { workflow?: string; input?: Record<string, unknown>; key?: string; name?: string; labels?: Record<string, string> };
+export type StartBody = { workflow?: string; input?: Record<string, unknown>; key?: string; name?: string; labels?: Record<string, string>; plan?: string; id?: string };
 export type TokenBody = { name: string; role: string; plus?: (string)[]; minus?: (string)[]; workflows?: (string)[] | null; expires?: string | null };
 export type TriggerBody = { overlap?: "allow" | "buffer_all" | "buffer_one" | "cancel_other" | "skip" | "terminate_other" | null };
 
@@ -70,6 +71,13 @@ export interface Routes {
     path: { ns: string };
     query: Record<string, never>;
     body: undefined;
+    reply: unknown;
+  };
+  "PUT /api/v1/ns/{ns}/plans/{hash}": {
+    permission: "write";
+    path: { ns: string; hash: string };
+    query: Record<string, never>;
+    body: PlanBody;
     reply: unknown;
   };
   "GET /api/v1/ns/{ns}/plans/{hash}": {
@@ -484,6 +492,104 @@ export interface Routes {
     query: Record<string, never>;
     body: undefined;
     reply: undefined;
+  };
+  "GET /api/v1/ns/{ns}/views/dead-letters": {
+    permission: "values";
+    path: { ns: string };
+    query: { fingerprint?: string; limit?: number };
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/views/documents": {
+    permission: "values";
+    path: { ns: string };
+    query: { kind: string; id?: string; after?: string; limit?: number };
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/views/leases": {
+    permission: "read";
+    path: { ns: string };
+    query: { run?: string };
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/views/now": {
+    permission: "read";
+    path: { ns: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/views/plans": {
+    permission: "values";
+    path: { ns: string };
+    query: { beginning: string; limit?: number };
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/views/plans/{hash}": {
+    permission: "values";
+    path: { ns: string; hash: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/views/queues": {
+    permission: "read";
+    path: { ns: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/views/runs": {
+    permission: "read";
+    path: { ns: string };
+    query: { status?: string; workflow?: string; name?: string; key?: string; label?: (string)[]; since?: number; until?: number; parent?: string; error?: string; after_at?: number; after_run?: string; limit?: number; most?: number };
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/views/runs/{run}": {
+    permission: "read";
+    path: { ns: string; run: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/views/runs/{run}/facts": {
+    permission: "values";
+    path: { ns: string; run: string };
+    query: { after?: number; limit?: number; number?: (string)[] };
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/views/runs/{run}/lines": {
+    permission: "values";
+    path: { ns: string; run: string };
+    query: { after?: number; before?: number; backwards?: boolean; limit?: number; search?: string };
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/views/runs:called": {
+    permission: "read";
+    path: { ns: string };
+    query: { text: string; status?: string; limit?: number };
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/views/runs:count": {
+    permission: "read";
+    path: { ns: string };
+    query: { status?: string; workflow?: string; name?: string; key?: string; label?: (string)[]; since?: number; until?: number; parent?: string; error?: string; after_at?: number; after_run?: string; limit?: number; most?: number };
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/views/workers": {
+    permission: "read";
+    path: { ns: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
   };
   "GET /api/v1/ns/{ns}/workers": {
     permission: "read";

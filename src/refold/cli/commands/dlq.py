@@ -9,8 +9,9 @@ from msgspec import to_builtins
 
 from refold.cli import database, exits, words
 from refold.cli import output as out
-from refold.cli.options import db_option, follow_option, output_option, who
-from refold.cli.settings import db_argument
+from refold.cli.options import follow_option, output_option, store_option, who
+from refold.cli.server import db_argument
+from refold.cli.steering import steering
 from refold.core.read.dead_letters import DeadLetter
 from refold.core.read.summary import Summary
 from refold.core.state import COMPLETED
@@ -23,7 +24,7 @@ LONG = 60  # characters of a message in a table
 
 @click.command("list")
 @output_option
-@db_option
+@store_option
 def list_groups(output: str, db: str) -> None:
     """List the reasons of failures that nothing handled.
 
@@ -56,7 +57,7 @@ def list_groups(output: str, db: str) -> None:
 @click.command()
 @click.argument("fingerprint")
 @output_option
-@db_option
+@store_option
 def show(fingerprint: str, output: str, db: str) -> None:
     """Show what failed for a reason: each run, step and item.
 
@@ -94,7 +95,7 @@ def _items(letter: DeadLetter) -> str:
 @click.option("--all", "everything", is_flag=True, help="All that has failed.")
 @click.option("--dry-run", is_flag=True, help="Only say which.")
 @output_option
-@db_option
+@store_option
 def redrive(
     fingerprints: Sequence[str],
     runs: Sequence[str],
@@ -128,12 +129,10 @@ def redrive(
 
 
 def _retried(db: str, row: Summary, follow: bool) -> str:
-    from refold.wiring import open_intake
-
     try:
-        with open_intake(db) as (intake, _):
+        with steering(db) as there:
             tolerated = row.status == COMPLETED  # only what failed is run again
-            intake.send(row.run, RetryItems(by=who(), follow=follow) if tolerated else Reopen(who()))
+            there.send(row.run, RetryItems(by=who(), follow=follow) if tolerated else Reopen(who()))
     except (Conflict, NotFound) as error:
         return str(error)
     return "retried"

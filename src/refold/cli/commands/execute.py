@@ -22,6 +22,7 @@ from refold.core.read.summary import progress, status_of
 from refold.core.read.why import Reason, reasons
 from refold.errors import NotFound, RefoldError, Stopped, Unavailable
 from refold.logs import WARNING, event, logger
+from refold.ports import Views
 from refold.queries.idle import moving_run
 from refold.queries.items import first_failure
 from refold.queries.reading import RunReader
@@ -274,13 +275,14 @@ async def _left(process: Process, order: Execution) -> str:
             if not state.paused and not order.until_waiting:
                 continue
             if await is_idle(process):
-                return await asyncio.to_thread(_why_left, engine, order.run)
+                return await asyncio.to_thread(why_left, engine.store.views, order.run)
         except (NotFound, Unavailable) as error:
             event(log, WARNING, "look at a run failed", run=order.run, why=str(error))
 
 
-def _why_left(engine: Engine, run: str) -> str:
-    graph, state = RunReader(engine.store.views, run).read()
+def why_left(views: Views, run: str) -> str:
+    """Say why a run is paused, or what it waits for."""
+    graph, state = RunReader(views, run).read()
     name, now = state.name or run, words.now()
     if state.paused:
         by = f" by {state.paused_by}" if state.paused_by else ""

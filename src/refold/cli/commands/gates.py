@@ -10,7 +10,9 @@ from msgspec import json
 
 from refold.cli import database, words
 from refold.cli import output as out
-from refold.cli.options import db_option, inputs, output_option, run_argument, value_of, who
+from refold.cli.options import inputs, output_option, run_argument, store_option, value_of, who
+from refold.cli.server import server
+from refold.cli.steering import steering
 from refold.cli.unserved import tell_if_unserved
 from refold.core.codec import check_value
 from refold.core.fold.gates import most_votes
@@ -59,7 +61,7 @@ def question_lines(row: Summary, question: OpenQuestion, now: int) -> Iterator[s
 @click.argument("parts", metavar="[ID] [VALUE]", nargs=-1)
 @click.option("-i", "--input", "pairs", multiple=True, metavar="K=V", help="The answer as an object, key by key.")
 @output_option
-@db_option
+@store_option
 def answer(run: str, parts: tuple[str, ...], pairs: tuple[str, ...], output: str, db: str) -> None:
     """Answer a question of a Python workflow.
 
@@ -67,8 +69,6 @@ def answer(run: str, parts: tuple[str, ...], pairs: tuple[str, ...], output: str
     its step if it asks only one; `refold gates list` shows it. A run that asks a single question needs no ID. The VALUE
     is JSON, or else text.
     """
-    from refold.wiring import open_intake
-
     if len(parts) > 2 - bool(pairs) or not (parts or pairs):
         raise click.UsageError("an answer is a VALUE, or -i key by key; the ID of the question stands before it")
     question = parts[0] if len(parts) == 2 or (parts and pairs) else None
@@ -87,8 +87,8 @@ def answer(run: str, parts: tuple[str, ...], pairs: tuple[str, ...], output: str
     why = why_no_answer_to(open_question, value_given)
     if why:
         raise InvalidValue("VALUE", why)
-    with open_intake(db) as (intake, _):
-        intake.send(asking.run, Signal(f"{ANSWER}{open_question.id}", value_given, who()))
+    with steering(db) as there:
+        there.send(asking.run, Signal(f"{ANSWER}{open_question.id}", value_given, who()))
     if output != "table":
         out.print_json({"run": asking.run, "question": open_question.id, "value": value_given}, output)
         return
@@ -99,7 +99,7 @@ def answer(run: str, parts: tuple[str, ...], pairs: tuple[str, ...], output: str
 @click.command("list")
 @click.option("-n", "--limit", type=click.IntRange(1), default=20, show_default=True, help="How many at most.")
 @output_option
-@db_option
+@store_option
 def list_gates(limit: int, output: str, db: str) -> None:
     """List the gates and questions that wait for a person.
 
@@ -145,7 +145,7 @@ def gate_argument(command: Any) -> Any:
 @run_argument()
 @gate_argument
 @output_option
-@db_option
+@store_option
 def show(run: str, gate: str | None, output: str, db: str) -> None:
     """Show a gate with its options and votes, or a question."""
     with database.reading(db) as views:
@@ -200,7 +200,7 @@ def decision_options(command: Any) -> Any:
         click.option("--feedback", metavar="TEXT", help="A comment that is kept with the decision."),
         click.option("-i", "--input", "pairs", multiple=True, metavar="K=V", help="The same as an object, key by key."),
         output_option,
-        db_option,
+        store_option,
     ):
         command = option(command)
     return run_argument()(gate_argument(command))
@@ -228,8 +228,8 @@ def reject(run: str, gate: str | None, **choices: Any) -> None:
 
 def _decide(run: str, gate: str | None, refuses: bool, choices: dict[str, Any]) -> None:
     """The decision is for the visit that is seen here, and for no later one."""
-    from refold.wiring import open_intake
-
+    if choices["by"] is not None and server():
+        raise click.UsageError("--by is for databases: a server knows by the token who decides")
     if choices["feedback"] is not None and choices["pairs"]:
         raise click.UsageError("--feedback and -i exclude each other")
     with database.reading(choices["db"]) as views:
@@ -240,9 +240,9 @@ def _decide(run: str, gate: str | None, refuses: bool, choices: dict[str, Any]) 
         step, visit, option = choose_option(row, graph, state, gate, refuses, choices["option"])
     feedback = inputs(choices["pairs"], None) if choices["pairs"] else choices["feedback"]
     by = who() if choices["by"] is None else choices["by"]
-    with open_intake(choices["db"]) as (intake, store):
-        intake.send(row.run, DecideGate(step, option, by, feedback, visit, choices["choices"]))
-        after = RunReader(store.views, row.run).read()
+    with steering(choices["db"]) as there:
+        there.send(row.run, DecideGate(step, option, by, feedback, visit, choices["choices"]))
+        after = RunReader(there.views, row.run).read()
     _print_decision(row, step, visit, option, after, choices["output"])
     if choices["output"] == "table":
         tell_if_unserved(choices["db"], row.run)

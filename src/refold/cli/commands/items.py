@@ -10,7 +10,7 @@ from msgspec import json
 
 from refold.cli import database, words
 from refold.cli import output as out
-from refold.cli.options import budgets, db_option, output_option, run_argument, who
+from refold.cli.options import budgets, output_option, run_argument, store_option, who
 from refold.core.faults import fault_text
 from refold.core.fold.fanout import settled
 from refold.core.plan import WorkerWork
@@ -50,7 +50,7 @@ def item_option(command: F) -> F:
 )
 @click.option("-n", "--limit", type=click.IntRange(1), help="How many at most (50 in a table, else all).")
 @output_option
-@db_option
+@store_option
 def items(run: str, step: str | None, states: Sequence[str], limit: int | None, output: str, db: str) -> None:
     """Show the state of each item of a list loop.
 

@@ -9,7 +9,8 @@ from msgspec import Struct, structs
 from refold.cli import database, exits
 from refold.cli import output as out
 from refold.cli.commands.playbooks import STDIN, is_code, read_file, read_workflow
-from refold.cli.options import db_option, output_option, run_argument, who
+from refold.cli.options import output_option, run_argument, store_option, who
+from refold.cli.steering import steering
 from refold.core.graph import Graph, analyse
 from refold.core.plan import Plan, plan_hash
 from refold.errors import Conflict, NotFound
@@ -38,7 +39,7 @@ class Target(Struct, frozen=True):
 @click.option("--all", "every", is_flag=True, help="All unfinished runs of the workflow, instead of one.")
 @click.option("--dry-run", is_flag=True, help="Only say what would happen.")
 @output_option
-@db_option
+@store_option
 def migrate(run: str | None, target: str, every: bool, dry_run: bool, output: str, db: str) -> int:
     """Move unfinished runs to another plan.
 
@@ -97,16 +98,14 @@ def _name(views: Views, hash: str) -> str:
 
 def _move(db: str, found: Sequence[Migration], to: Target, stays: bool) -> list[Migration]:
     """Move the runs. If `stays`, a run that cannot be moved any more is reported, else its error is raised."""
-    from refold.wiring import open_intake
-
     moved: list[Migration] = []
-    with open_intake(db) as (intake, _):
+    with steering(db) as there:
         for plan in to.plans:
-            intake.register(plan)
+            there.register(plan)
         for each in found:
             try:
                 if not each.refused:
-                    intake.send(each.run, Migrate(to.hash, intake.turns.graph(to.hash), who()))
+                    there.send(each.run, Migrate(to.hash, to.graph, who()))
                 moved.append(each)
             except Conflict as error:
                 if not stays:

@@ -3,7 +3,7 @@
 import os
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import Struct, json, structs
@@ -12,7 +12,7 @@ from refold.cli import database, exits
 from refold.cli import output as out
 from refold.cli.commands.items import another_try
 from refold.cli.commands.migrate import read_target
-from refold.cli.commands.playbooks import check_bound, is_code, read_file, read_workflow, source_of
+from refold.cli.commands.playbooks import STDIN, check_bound, is_code, read_file, read_workflow, source_of
 from refold.cli.commands.same_start import changed_file_text, other_inputs_text, taken_key_text
 from refold.cli.options import (
     binding_arguments,
@@ -20,7 +20,6 @@ from refold.cli.options import (
     budget_option,
     budgets,
     code_option,
-    db_option,
     follow_option,
     inputs,
     label_option,
@@ -30,11 +29,14 @@ from refold.cli.options import (
     quiet_option,
     run_argument,
     settings,
+    store_option,
     until_waiting_option,
     who,
 )
-from refold.cli.settings import db_argument, loaded
-from refold.cli.tree import NO_PLAYBOOK
+from refold.cli.server import db_argument, server
+from refold.cli.settings import loaded
+from refold.cli.steering import steering
+from refold.cli.tree import NO_PLAYBOOK, PlaybookLines
 from refold.cli.words import now
 from refold.core.plan import BODY, Plan, plan_hash
 from refold.core.read.summary import Summary
@@ -52,7 +54,10 @@ from refold.runtime.children import check_inputs
 from refold.runtime.keys import check_same_start, run_of_key
 from refold.runtime.mail import Migrate, Reopen, Resume
 from refold.stores.open import is_server
-from refold.wiring import open_intake, working_directory
+from refold.wiring import working_directory
+
+if TYPE_CHECKING:
+    from refold.cli.commands.execute import Execution
 
 ADJECTIVES = """
 able airy apt bold brave brief bright brisk calm civil clean clear clever cool cosy crisp curious daring deep eager
@@ -90,17 +95,17 @@ def leave(
     """Store a run for a worker. Return the run as an object, the live workers that serve every run and have its code if
     it needs any, and a message if the key has its run already. `code` says where its code is."""
     folder, taken = working_directory(), ""
-    with open_intake(db) as (intake, store):
+    with steering(db, creates=True) as there:
+        views = there.views
         for child in children:
-            intake.register(child)
+            there.register(child)
         file = "" if plan.events else wanted.playbook.file
-        if not intake.start(plan, input, wanted.run, wanted.name, wanted.key, code, wanted.labels, folder, file):
-            differ = check_same_start(store.views, wanted.key, wanted.run, plan, input)
+        if not there.start(plan, input, wanted.run, wanted.name, wanted.key, code, wanted.labels, folder, file):
+            differ = check_same_start(views, wanted.key, wanted.run, plan, input)
             if differ:
                 out.print_message(other_inputs_text(wanted.run, wanted.key, differ))
-            row = store.summary(wanted.run)
+            row = views.summary(wanted.run)
             taken = "" if row is None else taken_key_text(row, wanted.key, db)
-        views = store.views
         graph, state = RunReader(views, wanted.run).read()
         bodies = frozenset(f"{BODY}:{plan_hash(each)}" for each in (plan, *children) if each.events)
         return run_object(views, graph, state, now()), serving_any(views, bodies), taken
@@ -108,7 +113,7 @@ def leave(
 
 def _tell_taken(wanted: "Wanted", db: str) -> None:
     """Say it before anything is shown, if the key has its run already."""
-    if not is_server(db) and not os.path.exists(db):
+    if not server() and not is_server(db) and not os.path.exists(db):
         return
     with database.reading(db) as views:
         row = views.summary(wanted.run)
@@ -169,7 +174,7 @@ class Wanted(Struct, frozen=True):
 @output_option
 @progress_option
 @quiet_option
-@db_option
+@store_option
 def run(**given: Any) -> int:
     """Execute a playbook or a Python workflow.
 
@@ -181,8 +186,10 @@ def run(**given: Any) -> int:
     asked = RunArguments(**given)
     if asked.detach and asked.until_waiting:
         raise click.UsageError("--detach and --until-waiting exclude each other: a detached run is not executed here")
+    if server() and _is_offered(asked):
+        return _run_offered(asked)
     code, bound = is_code(asked.file), binding_arguments(asked.bindings, asked.agent)
-    db = None if asked.detach else asked.db
+    db = None if asked.detach or server() else asked.db
     playbook = read_workflow(asked.file) if code else read_file(asked.file, db, bound, unit=asked.unit or "")
     if playbook.warnings and _talks(asked.progress, asked.quiet):
         out.print_message(show_all(playbook.warnings, playbook.file, playbook.source))
@@ -212,7 +219,7 @@ def run(**given: Any) -> int:
 @output_option
 @progress_option
 @quiet_option
-@db_option
+@store_option
 def resume(
     run: str | None,
     every: bool,
@@ -229,6 +236,8 @@ def resume(
     people, signals or a later time can continue one; paused runs stay paused.
     """
     if every:
+        if server():
+            raise click.UsageError("--all executes runs in this process; those of a server are executed by its workers")
         _check_alone("--all", RUN=run, **{"--detach": detach, "--until-waiting": until_waiting, "--budget": budget})
         return _resume_all(db, code, bool(shown["quiet"]))
     if detach:
@@ -241,12 +250,16 @@ def resume(
         workers = list(serving(views, row))
     more = budgets(budget)
     if detach:
-        with open_intake(db) as (intake, _):
-            intake.send(row.run, Resume(who(), more))
+        with steering(db) as there:
+            there.send(row.run, Resume(who(), more))
         name = run_label(row)
         out.print_message(f"{name} is left to {_worker_of(workers)}; to execute it here: {again(name, db, *code)}")
         return exits.OK
     _tell_going_on(row, others, shown)
+    if server():
+        with steering(db) as there:
+            there.send(row.run, Resume(who(), more))
+        return _follow(row, shown, db, until_waiting)
 
     async def begin(engine: Any) -> None:
         for target in code:
@@ -297,7 +310,7 @@ def _resume_all(db: str, code: Sequence[str], quiet: bool) -> int:
 @output_option
 @progress_option
 @quiet_option
-@db_option
+@store_option
 def retry(run: str, target: str | None, detach: bool, db: str, code: Sequence[str], **asked: Any) -> int:
     """Continue a run that has failed or was cancelled.
 
@@ -323,12 +336,12 @@ def retry(run: str, target: str | None, detach: bool, db: str, code: Sequence[st
         code = tuple(dict.fromkeys((*code, *(to.code if to is not None else ()))))
         others = () if leaves or to is not None else _others_with_code(views, row, code)
         changed = changed_file_text(views, row) if to is None and _talks(shown["progress"], shown["quiet"]) else ""
-    with open_intake(db) as (intake, _):
+    with steering(db) as there:
         if to is not None and isinstance(mail, Reopen):
             for plan in to.plans:
-                intake.register(plan)
-            mail = structs.replace(mail, to=Migrate(to.hash, intake.turns.graph(to.hash), who()))
-        intake.send(row.run, mail)
+                there.register(plan)
+            mail = structs.replace(mail, to=Migrate(to.hash, to.graph, who()))
+        there.send(row.run, mail)
     if changed:
         out.print_message(changed)
     name = run_label(row)
@@ -336,6 +349,8 @@ def retry(run: str, target: str | None, detach: bool, db: str, code: Sequence[st
         out.print_message(f"{name} continues when a worker takes it; to execute it here: {again(name, db)}")
         return exits.OK
     _tell_going_on(row, others, shown)
+    if server():
+        return _follow(row, shown, db)
 
     async def begin(engine: Any) -> None:
         for target in code:
@@ -375,6 +390,8 @@ def _execute(wanted: Wanted, asked: RunArguments) -> int:
     order = Execution(
         wanted.run, asked.db, going_on, settings(own_machine=True), asked.output != "table", asked.until_waiting
     )
+    if server():
+        return _execute_there(wanted, asked, order, source)
 
     async def begin(engine: Any) -> None:
         starter = engine.options(name=wanted.name, key=wanted.key, run=wanted.run, labels=wanted.labels)
@@ -382,6 +399,21 @@ def _execute(wanted: Wanted, asked: RunArguments) -> int:
         await starter.start(_workflow(asked.file) if is_python else wanted.playbook, **wanted.input)
 
     ended = execute(order, begin, screen(asked.progress, asked.quiet, source))
+    return _tell_end(ended, wanted.name, asked.output, asked.progress, asked.quiet)
+
+
+def _execute_there(wanted: Wanted, asked: RunArguments, order: "Execution", source: PlaybookLines) -> int:
+    """Start the run on a server, whose workers execute it, and show it to its end."""
+    from refold.cli.commands.follow import follow
+    from refold.cli.progress import screen
+
+    playbook = wanted.playbook
+    coded = is_code(playbook.file)
+    input = _stored_input(playbook.file, wanted.input) if coded else wanted.input
+    code = shlex.join([asked.file] if coded else playbook.code)
+    leave(asked.db, playbook.plan, [child.plan for child in playbook.children], input, wanted, code)
+    with database.reading(asked.db) as views:
+        ended = follow(views, order, screen(asked.progress, asked.quiet, source))
     return _tell_end(ended, wanted.name, asked.output, asked.progress, asked.quiet)
 
 
@@ -435,6 +467,60 @@ def _go_on(
     order = Execution(row.run, db, going_on, settings(own_machine=True), output != "table", until_waiting)
     ended = execute(order, begin, screen(progress, quiet, NO_PLAYBOOK))
     return _tell_end(ended, run_label(row), output, progress, quiet)
+
+
+def _follow(row: Summary, shown: Mapping[str, Any], db: str, until_waiting: bool = False) -> int:
+    """Show a run that a server executes, to its end."""
+    from refold.cli.commands.execute import Execution
+    from refold.cli.commands.follow import follow
+    from refold.cli.progress import screen
+
+    output, progress, quiet = shown["output"], shown["progress"], shown["quiet"]
+    order = Execution(
+        row.run, db, again(run_label(row), db), settings(own_machine=True), output != "table", until_waiting
+    )
+    with database.reading(db) as views:
+        ended = follow(views, order, screen(progress, quiet, NO_PLAYBOOK))
+    return _tell_end(ended, run_label(row), output, progress, quiet)
+
+
+def _is_offered(asked: RunArguments) -> bool:
+    """Whether FILE is no file here but the name of a workflow of the server. Raises UsageError for options that only go
+    with a file."""
+    file = asked.file
+    if os.path.exists(file) or file == STDIN or is_code(file) or file.endswith((".yaml", ".yml", ".wf")):
+        return False
+    if asked.unit or asked.bindings or asked.agent:
+        raise click.UsageError(f"{file!r} is a workflow of the server: UNIT, --bindings and --agent go with a file")
+    return True
+
+
+def _run_offered(asked: RunArguments) -> int:
+    """Start a workflow of the server's catalogue."""
+    from refold.cli.commands.follow import Offered
+
+    offered = Offered(asked.file)
+    plan = offered.plan
+    input = inputs(asked.input, asked.input_file, _texts(plan))
+    check_inputs(plan, {**plan.defaults, **input})
+    run = run_of_key(asked.key) if asked.key else os.urandom(16).hex()
+    name = asked.name or run_name(plan.name, run)
+    if asked.dry_run:
+        out.print_message(f"{plan.name} would be started on {server()}")
+        return exits.OK
+    run = offered.start(run, name, asked.key or "", input, labels_of(asked.labels))
+    with database.reading(asked.db) as views:
+        row = database.find_run(views, run)
+    shown = {"output": asked.output, "progress": asked.progress, "quiet": asked.quiet}
+    if not asked.detach:
+        return _follow(row, shown, asked.db, asked.until_waiting)
+    if asked.output == "table":
+        out.print_data(f"{out.printable(run_label(row))}  {row.run}")
+        return exits.OK
+    with database.reading(asked.db) as views:
+        graph, state = RunReader(views, run).read()
+        out.print_json(run_object(views, graph, state, now()), asked.output)
+    return exits.OK
 
 
 def _tell_unread(wanted: Wanted) -> None:

@@ -11,8 +11,9 @@ from msgspec import convert, json
 from refold.cli import database, words
 from refold.cli import output as out
 from refold.cli.commands.items import item_option, step_option
-from refold.cli.options import db_option, inputs, label_option, labels_of, output_option, run_argument, value_of, who
-from refold.cli.settings import db_argument
+from refold.cli.options import inputs, label_option, labels_of, output_option, run_argument, store_option, value_of, who
+from refold.cli.server import db_argument
+from refold.cli.steering import steering
 from refold.cli.unserved import NO_PROCESS, how_to_execute, tell_if_unserved
 from refold.core.codec import check_value
 from refold.core.faults import fault_text
@@ -22,8 +23,8 @@ from refold.core.read.fact_text import fact_text
 from refold.core.read.summary import Summary
 from refold.core.state import PAUSED, RUNNING, TERMINAL, RunState
 from refold.core.times import seconds
-from refold.errors import Conflict, NotFound
-from refold.ports import RunFilter, Store, Views
+from refold.errors import Conflict
+from refold.ports import RunFilter, Views
 from refold.queries import runs as queries
 from refold.queries.history import record_object
 from refold.queries.items import first_failure, item_numbers
@@ -76,7 +77,7 @@ NOBODY = "no worker"  # beside the status of a run that no process executes
 @click.option("-n", "--limit", type=click.IntRange(1), help=f"How many at most ({SHOWN}; all with -o json).")
 @click.option("--cursor", default="", metavar="CURSOR", help="Continue a list that was cut.")
 @output_option
-@db_option
+@store_option
 def list_runs(limit: int | None, cursor: str, output: str, db: str, **asked: Any) -> None:
     """List the runs that match every option, the newest first.
 
@@ -176,7 +177,7 @@ def _took(row: Summary, now: int) -> str:
 @run_argument(required=False)
 @click.option("--graph", is_flag=True, help="Draw the workflow with the status of each step.")
 @output_option
-@db_option
+@store_option
 def show(run: str | None, graph: bool, output: str, db: str) -> None:
     """Show the status of a run and of its steps, and its result."""
     with database.reading(db) as views:
@@ -307,7 +308,7 @@ def _short(value: Any) -> str:
 @run_argument(required=False)
 @click.option("--after", type=click.IntRange(0), default=0, help="Only facts after this number.")
 @output_option
-@db_option
+@store_option
 def history(run: str | None, after: int, output: str, db: str) -> None:
     """Show the log of a run, fact by fact."""
     with database.reading(db) as views:
@@ -325,7 +326,7 @@ def history(run: str | None, after: int, output: str, db: str) -> None:
 @click.command()
 @run_argument(required=False)
 @output_option
-@db_option
+@store_option
 def why(run: str | None, output: str, db: str) -> None:
     """Show for each unfinished step what it waits for."""
     with database.reading(db) as views:
@@ -350,12 +351,9 @@ def _item(item: int | None) -> str:
     return "" if item is None else str(item)
 
 
-BATCH = 100  # runs removed in one commit
-
-
 @click.command()
 @run_argument()
-@db_option
+@store_option
 def pause(run: str, db: str) -> None:
     """Pause a run.
 
@@ -370,7 +368,7 @@ def pause(run: str, db: str) -> None:
 @click.option("--reason", default="", metavar="TEXT", help="Why it is cancelled; kept with the run.")
 @step_option
 @item_option
-@db_option
+@store_option
 def cancel(run: str, reason: str, step: str, items: tuple[str, ...], db: str) -> None:
     """Cancel a run.
 
@@ -396,7 +394,7 @@ def cancel(run: str, reason: str, step: str, items: tuple[str, ...], db: str) ->
 @click.argument("value", required=False)
 @click.option("-i", "--input", "pairs", multiple=True, metavar="K=V", help="The value as an object, key by key.")
 @output_option
-@db_option
+@store_option
 def signal(run: str, name: str, value: str | None, pairs: tuple[str, ...], output: str, db: str) -> None:
     """Send a signal to a run.
 
@@ -418,18 +416,15 @@ def signal(run: str, name: str, value: str | None, pairs: tuple[str, ...], outpu
 
 
 def _send(db: str, text: str, mail: Pause | Cancel | CancelItems | Signal) -> str:
-    from refold.runtime.background import LOSSES
-    from refold.wiring import open_intake
-
     with database.reading(db) as views:
         row = database.find_run(views, text, changes=True)
     name = run_label(row)
     if row.status in TERMINAL:
         raise Conflict(f"run {name} is {row.status}")
-    with open_intake(db) as (intake, store):
+    with steering(db) as there:
         if isinstance(mail, Cancel):
-            store.expire(LOSSES)  # the run does not wait for bodies of dead processes
-        intake.send(row.run, mail)
+            there.expire()  # the run does not wait for bodies of dead processes
+        there.send(row.run, mail)
     return name
 
 
@@ -439,7 +434,7 @@ def _send(db: str, text: str, mail: Pause | Cancel | CancelItems | Signal) -> st
 @click.option("--workflow", metavar="NAME", help="Only runs of this workflow.")
 @click.option("--dry-run", is_flag=True, help="Only say which.")
 @output_option
-@db_option
+@store_option
 def prune(older_than: str, status: tuple[str, ...], workflow: str | None, dry_run: bool, output: str, db: str) -> None:
     """Remove runs that are over, with everything that belongs to them.
 
@@ -454,9 +449,8 @@ def prune(older_than: str, status: tuple[str, ...], workflow: str | None, dry_ru
             if (not status or row.status in status) and workflow in (None, row.workflow)
         ]
     if not dry_run:
-        with database.writing(db) as store:
-            rows = _remove(store, rows)
-            store.forget_workers()
+        with steering(db) as there:
+            rows = there.remove(rows)
     if output != "table":
         out.print_json([row_object(row) for row in rows], output)
         return
@@ -468,7 +462,7 @@ def prune(older_than: str, status: tuple[str, ...], workflow: str | None, dry_ru
 
 @click.command()
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
-@db_option
+@store_option
 def delete(runs: tuple[str, ...], db: str) -> None:
     """Remove runs that are over, with their child runs.
 
@@ -481,27 +475,12 @@ def delete(runs: tuple[str, ...], db: str) -> None:
         for row in family.values():
             if row.status not in TERMINAL:
                 raise Conflict(f"run {run_label(row)} is {row.status}: `refold runs cancel` ends it")
-    with database.writing(db) as store:
-        removed = _remove(store, list(family.values()))
+    with steering(db) as there:
+        removed = there.remove(list(family.values()))
     kept = [row for row in family.values() if row not in removed]
     if kept:
         raise Conflict(f"run {run_label(kept[0])} was not removed: the run that started it is not over")
     out.print_message(f"{len(removed)} run{'' if len(removed) == 1 else 's'} removed")
-
-
-def _remove(store: Store, rows: list[Summary]) -> list[Summary]:
-    """Remove runs; return those that were removed, for others may have been removed or reopened meanwhile."""
-    removed = []
-    for start in range(0, len(rows), BATCH):
-        batch = rows[start : start + BATCH]
-        with store.turn([row.run for row in batch]) as turn:
-            for row in batch:
-                try:
-                    turn.remove(row.run)
-                except (NotFound, Conflict):
-                    continue  # another process has removed it, or it runs again
-                removed.append(row)
-    return removed
 
 
 STDOUT = "-"
@@ -510,7 +489,7 @@ STDOUT = "-"
 @click.command()
 @run_argument()
 @click.option("-o", "--output", default=STDOUT, metavar="FILE", help="Where to write it (- is stdout).")
-@db_option
+@store_option
 def record(run: str, output: str, db: str) -> None:
     """Record the results of all tools in a run and its child runs.
 

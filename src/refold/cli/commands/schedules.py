@@ -3,20 +3,21 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Literal
 
 import click
 from msgspec import json
 
 from refold.cli import database, words
 from refold.cli import output as out
-from refold.cli.options import db_option, inputs, label_option, labels_of, output_option, who
+from refold.cli.options import inputs, label_option, labels_of, output_option, store_option, who
+from refold.cli.steering import steering
 from refold.core import times
 from refold.core.outcomes import Instant
 from refold.errors import Conflict, InvalidValue, NotFound
-from refold.ports import Store, Views
+from refold.ports import Views
 from refold.queries.runs import moment
 from refold.queries.schedules import (
     backfill_object,
@@ -29,20 +30,7 @@ from refold.queries.schedules import (
 from refold.schedules.documents import Backfill, Schedule, TimeRecord
 from refold.schedules.times import Calendars, When
 
-if TYPE_CHECKING:
-    from refold.runtime.mailroom import Intake
-
 OVERLAPS = ("skip", "buffer_one", "buffer_all", "allow", "cancel_other", "terminate_other")
-
-
-@contextmanager
-def _intake(db: str) -> "Iterator[tuple[Intake, Store]]":
-    """Open an existing database to change it."""
-    from refold.wiring import open_intake
-
-    database.check_exists(db)
-    with open_intake(db) as opened:
-        yield opened
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -75,7 +63,7 @@ name_argument = click.argument("name", metavar="SCHEDULE", shell_complete=_compl
 @click.option("--paused", is_flag=True, help="Make it paused.")
 @click.option("--replace", is_flag=True, help="Change the schedule of this name, if there is one.")
 @output_option
-@db_option
+@store_option
 def create(file: str | None, replace: bool, output: str, db: str, **given: Any) -> None:
     """Make a schedule, or a calendar.
 
@@ -85,15 +73,14 @@ def create(file: str | None, replace: bool, output: str, db: str, **given: Any) 
     from refold.cli.commands.schedule_files import wanted
     from refold.playbooks.problems import show_all
     from refold.playbooks.schedule_file import CalendarFile
-    from refold.runtime.schedule_changes import find_schedule, put_calendar, put_schedule
-    from refold.wiring import open_intake
+    from refold.runtime.schedule_changes import find_schedule
 
     found = _read(file, given)
     if found.warnings:
         out.print_message(show_all(found.warnings, found.file, found.source))
     if isinstance(found, CalendarFile):
-        with open_intake(db) as (_, store):
-            put_calendar(store, found.name, found.days)
+        with steering(db, creates=True) as there:
+            there.put_calendar(found.name, found.days)
         days = len(set(found.days))
         if output != "table":
             out.print_json({"calendar": found.name, "days": sorted(map(str, set(found.days)))}, output)
@@ -101,11 +88,10 @@ def create(file: str | None, replace: bool, output: str, db: str, **given: Any) 
             out.print_data(f"calendar {found.name}: {days} day{'' if days == 1 else 's'}")
         return
     made = wanted(found, who())
-    with open_intake(db) as (_, store):
-        made.put_plans(store)
-        is_new = put_schedule(store, made.schedule, replace=replace)
-        schedule = find_schedule(store.views, made.schedule.id)
-        lacking = _lacking_calendars(store.views, schedule)
+    with steering(db, creates=True) as there:
+        is_new = there.put_schedule(made.schedule, made.plans, found.source, replace=replace)
+        schedule = find_schedule(there.views, made.schedule.id)
+        lacking = _lacking_calendars(there.views, schedule)
     for name in lacking:
         out.print_message(f"warning: there is no calendar {name!r}; it counts as empty until one is created")
     if output != "table":
@@ -156,7 +142,7 @@ def _read(file: str | None, given: dict[str, Any]) -> Any:
 
 @click.command("list")
 @output_option
-@db_option
+@store_option
 def list_command(output: str, db: str) -> None:
     """List all schedules, by name."""
     from refold.runtime.schedule_changes import list_schedules
@@ -181,7 +167,7 @@ def list_command(output: str, db: str) -> None:
 @name_argument
 @click.option("-n", "--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="Times to show.")
 @output_option
-@db_option
+@store_option
 def show(name: str, limit: int, output: str, db: str) -> None:
     """Show a schedule, its last times and its backfills.
 
@@ -215,32 +201,28 @@ def show(name: str, limit: int, output: str, db: str) -> None:
 @name_argument
 @click.option("--note", default="", metavar="TEXT", help="Why; shown with the schedule.")
 @output_option
-@db_option
+@store_option
 def pause(name: str, note: str, output: str, db: str) -> None:
     """Pause a schedule. Runs that have started continue.
 
     Times that pass meanwhile are not caught up; `refold schedules backfill` can start them later.
     """
-    from refold.runtime.schedule_changes import pause_schedule
-
-    with _intake(db) as (_, store):
-        schedule = pause_schedule(store, name, note, who())
+    with steering(db) as there:
+        schedule = there.pause_schedule(name, note)
     _print_changed(schedule, output, "paused")
 
 
 @click.command()
 @name_argument
 @output_option
-@db_option
+@store_option
 def resume(name: str, output: str, db: str) -> None:
     """Resume a schedule that is paused.
 
     Times that passed meanwhile are not started; the command that starts them is printed.
     """
-    from refold.runtime.schedule_changes import resume_schedule
-
-    with _intake(db) as (_, store):
-        schedule, since, passed = resume_schedule(store, name)
+    with steering(db) as there:
+        schedule, since, passed = there.resume_schedule(name)
     _print_changed(schedule, output, "resumed" if since is not None else "was not paused")
     if passed and since is not None and output == "table":
         span = f"--from {times.stamp(since)} --until {times.stamp(schedule.cursor)}"
@@ -259,16 +241,14 @@ def _print_changed(schedule: Schedule, output: str, text: str) -> None:
 @name_argument
 @click.option("--overlap", type=click.Choice(OVERLAPS), help="Instead of the policy of the schedule.")
 @output_option
-@db_option
+@store_option
 def trigger(name: str, overlap: Any, output: str, db: str) -> None:
     """Start a run now, for the planned time of now.
 
     The schedule's policy for overlaps holds, unless --overlap says otherwise. A worker executes the run.
     """
-    from refold.runtime.schedule_changes import trigger_schedule
-
-    with _intake(db) as (intake, store):
-        record = trigger_schedule(intake, store, name, overlap)
+    with steering(db) as there:
+        record = there.trigger_schedule(name, overlap)
     if record.state == "skipped":
         raise Conflict(f"{name} was not started: {record.why}; `--overlap allow` starts it beside the other")
     if output != "table":
@@ -305,28 +285,22 @@ def trigger(name: str, overlap: Any, output: str, db: str) -> None:
 @click.option("--resume", "resumed", metavar="ID", help="Resume a backfill.")
 @click.option("--stop", "stopped", metavar="ID", help="Stop a backfill; its open runs continue.")
 @output_option
-@db_option
+@store_option
 def backfill(name: str, output: str, db: str, **given: Any) -> None:
     """Start runs for times of the past.
 
     Without --all only for times that have no run. A backfill is durable: workers start its runs, one at a time unless
     --at-once says otherwise, and `refold schedules show` has its progress. At most 10,000 times.
     """
-    from refold.runtime.schedule_changes import (
-        BackfillWanted,
-        backfill_times,
-        find_schedule,
-        put_backfill,
-        steer_backfill,
-    )
+    from refold.runtime.schedule_changes import BackfillWanted, backfill_times, find_schedule
 
-    steering = [(action, given[word]) for action, word in _STEERING if given[word]]
-    if steering:
-        if len(steering) > 1 or given["since"] or given["dry_run"]:
+    asked = [(action, given[word]) for action, word in _STEERING if given[word]]
+    if asked:
+        if len(asked) > 1 or given["since"] or given["dry_run"]:
             raise click.UsageError("--pause, --resume and --stop each take one backfill and nothing else")
-        action, id = steering[0]
-        with _intake(db) as (_, store):
-            changed = steer_backfill(store, name, id, action)  # type: ignore[arg-type]
+        action, id = asked[0]
+        with steering(db) as there:
+            changed = there.steer_backfill(name, id, action)
         _print_backfill(changed, output)
         return
     if not given["since"]:
@@ -353,12 +327,16 @@ def backfill(name: str, output: str, db: str, **given: Any) -> None:
         out.print_message(f"{len(found)} would start; {left_out} have a run already")
         return
     id = given["id"] or os.urandom(4).hex()
-    with _intake(db) as (_, store):
-        made = put_backfill(store, name, id, wanted)
+    with steering(db) as there:
+        made = there.put_backfill(name, id, wanted)
     _print_backfill(made, output)
 
 
-_STEERING = (("pause", "paused"), ("resume", "resumed"), ("stop", "stopped"))
+_STEERING: tuple[tuple[Literal["pause", "resume", "stop"], str], ...] = (
+    ("pause", "paused"),
+    ("resume", "resumed"),
+    ("stop", "stopped"),
+)
 
 
 def _print_backfill(made: Backfill, output: str) -> None:
@@ -373,7 +351,7 @@ def _print_backfill(made: Backfill, output: str) -> None:
 @click.option("-n", "--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many times.")
 @click.option("--from", "since", metavar="MOMENT", help="The times after this moment (now).")
 @output_option
-@db_option
+@store_option
 def preview(name: str, limit: int, since: str | None, output: str, db: str) -> None:
     """Show the next times of a schedule, or of a file of kind: Schedule.
 
@@ -412,13 +390,11 @@ def preview(name: str, limit: int, since: str | None, output: str, db: str) -> N
 @click.command()
 @name_argument
 @output_option
-@db_option
+@store_option
 def delete(name: str, output: str, db: str) -> None:
     """Delete a schedule, with its history and its backfills. Its runs stay."""
-    from refold.runtime.schedule_changes import delete_schedule
-
-    with _intake(db) as (_, store):
-        delete_schedule(store, name)
+    with steering(db) as there:
+        there.delete_schedule(name)
     if output != "table":
         out.print_json({"id": name, "deleted": True}, output)
     else:

@@ -9,7 +9,7 @@ import click
 
 from refold.cli import database, exits, words
 from refold.cli import output as out
-from refold.cli.options import db_option, output_option, progress_option, quiet_option, run_argument
+from refold.cli.options import output_option, progress_option, quiet_option, run_argument, store_option
 from refold.cli.progress import screen
 from refold.cli.tree import NO_PLAYBOOK
 from refold.core.read.summary import progress
@@ -27,7 +27,7 @@ EVERY = 0.25  # seconds between two looks
 @output_option
 @progress_option
 @quiet_option
-@db_option
+@store_option
 def watch(run: str | None, timeout: float | None, output: str, **how: Any) -> int:
     """Show the progress of a run until it is over.
 
@@ -61,7 +61,7 @@ def watch(run: str | None, timeout: float | None, output: str, **how: Any) -> in
 @click.option("--item", type=int, metavar="N", help="Only what this item of a list loop has printed, counted from 0.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Begin with the last N lines.")
 @output_option
-@db_option
+@store_option
 def logs(
     run: str | None, follow: bool, step: str | None, item: int | None, tail: int | None, output: str, db: str
 ) -> None:

@@ -14,7 +14,8 @@ from refold.cli import exits
 from refold.cli import output as out
 from refold.cli.commands.execute import in_foreground, is_idle
 from refold.cli.options import code_option, db_option, quiet_option, settings
-from refold.cli.settings import db_argument, loaded
+from refold.cli.server import db_argument
+from refold.cli.settings import loaded
 from refold.errors import NotFound, Stopped
 from refold.ports import RunFilter, Views
 from refold.settings import Settings
