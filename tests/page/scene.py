@@ -23,7 +23,11 @@ workflow:
     next: count
   - step: count
     input: {counted: "{{ fetch.results }}"}
-    tool: {kind: python, code: "print('\\\\x1b[32mcounted\\\\x1b[0m')\\nresult = sum(each['orders'] for each in counted)"}
+    tool:
+      kind: python
+      code: |
+        print('\\x1b[32mcounted\\x1b[0m')
+        result = sum(each['orders'] for each in counted)
     next:
       spec: {mode: exclusive}
       arcs:
@@ -136,5 +140,3 @@ async def play(server: Server, folder: Path) -> Scene:
             *(server.until(client, run, status) for run, (_, status, _) in zip(runs, wanted, strict=True))
         )
     return Scene(*runs)
-
-

@@ -1,9 +1,10 @@
 """Routes about the whole: what needs somebody, queues, workers, dead letters, workflows, and the server itself."""
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct, json, to_builtins
 
 from refold.core.read.dead_letters import DeadLetter
 from refold.errors import Conflict, NotFound
@@ -154,6 +155,20 @@ async def put_workflow(call: Call) -> Answer:
     except Conflict:
         raise HttpProblem(412, "changed_meanwhile", "The workflow has changed", "read it again") from None
     return Answer(_entry_object(entry), 200 if stored else 201, {"etag": f'"{entry.version}"'})
+
+
+async def show_schema(call: Call) -> Answer:
+    """The JSON Schema of playbooks, with the tools and sources that are installed here."""
+    return Answer(raw=await call.service.read(encoded_schema), headers={"cache-control": "private, max-age=3600"})
+
+
+@cache
+def encoded_schema() -> bytes:
+    from refold.playbooks.schema import schema
+    from refold.sources.catalog import installed_sources
+    from refold.tools.catalog import installed_tools
+
+    return json.encode(schema(installed_tools(), installed_sources()))
 
 
 async def check_workflow(call: Call) -> Answer:

@@ -251,6 +251,7 @@ ROUTES: tuple[Route, ...] = (
         body=steering.PlanBody,
         limit=BODY_LIMIT,
     ),
+    Route("GET", f"{N}/workflows:schema", "read", overview.show_schema, "The JSON Schema of playbooks."),
     Route("GET", f"{N}/plans/{{hash}}", "values", runs.show_plan, "A plan by its hash."),
     Route("GET", f"{N}/schedules", "read", schedules.list_all, "List schedules, by name.", query=runs.ListQuery),
     Route(

@@ -626,6 +626,13 @@ export interface Routes {
     body: DefinitionBody;
     reply: unknown;
   };
+  "GET /api/v1/ns/{ns}/workflows:schema": {
+    permission: "read";
+    path: { ns: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
   "POST /api/v1/sign-in": {
     permission: "ticket";
     path: Record<string, never>;

@@ -37,6 +37,8 @@ interface Letter {
 
 const PAUSE = 100; // milliseconds between two retries, so that workers are not flooded
 
+const plural = (number: number, one: string, many: string, isMore = false) => `${count(number, isMore)} ${number === 1 ? one : many}`;
+
 export default function DeadLetters() {
   const { open = "", cursor = "" } = place.value.query;
   const groups = useResource<Page<Group>>(`${place.value.ns}|${cursor}`, (abort) => get(inNamespace("dead-letters"), { limit: 100, cursor }, abort), true);
@@ -55,7 +57,7 @@ export default function DeadLetters() {
     <div class="page" data-page="dead-letters">
       <div class="page-head">
         <h1>Dead letters</h1>
-        <span class="muted">{found.length ? `${count(found.length)}${groups.state.value.data?.more ? "+" : ""} reasons, ${count(found.reduce((sum, each) => sum + each.commands, 0))} failures` : ""}</span>
+        <span class="muted">{found.length ? `${plural(found.length, "reason", "reasons", groups.state.value.data?.more)}, ${plural(found.reduce((sum, each) => sum + each.commands, 0), "failure", "failures")}` : ""}</span>
       </div>
       <Part of={groups.state.value}>
         {(page) => page.items.length ? (
@@ -116,7 +118,7 @@ function Letters({ group, onDone }: { group: Group; onDone: () => void }) {
     <div class="gate-body">
       <Part of={letters.state.value}>
         {({ items }) => (
-          <div class="table-scroll">
+          <div class="table-scroll" tabIndex={0}>
             <table class="plain">
               <thead><tr><th>Run</th><th>Workflow</th><th>Step</th><th class="num">Failures</th><th>Message</th><th>When</th></tr></thead>
               <tbody>

@@ -196,7 +196,7 @@ function Decision({ gate, onDone }: { gate: Gate; onDone: () => void }) {
       {gate.approvals?.length ? (
         <p class="soft">Decided so far: {gate.approvals.map((each) => `${each.by ?? "somebody"} (${each.option ?? ""})`).join(", ")}; {gate.min_approvals} are needed.</p>
       ) : null}
-      {gate.on_timeout ? <p class="muted">If nobody decides in time: {gate.on_timeout}.</p> : null}
+      {gate.on_timeout ? <p class="muted">If nobody decides in time, {gate.on_timeout === "fail" ? "the step fails" : `this is decided: ${gate.options?.[gate.on_timeout] || gate.on_timeout}`}.</p> : null}
       {gate.data !== undefined && gate.data !== null ? <JsonOf value={gate.data} label="What is asked about" /> : null}
       {gate.metadata ? <JsonOf value={gate.metadata} label="More about it" /> : null}
       {schema ? <SchemaForm schema={schema} text={value} onChange={change} faults={faults} isRequired /> : isQuestion ? (

@@ -9,13 +9,18 @@ export interface PageInfo {
   load?: () => Promise<{ default: ComponentType }>;
 }
 
+type Later = typeof import("./later");
+
+const later = (name: keyof Later) => () => import("./later").then((pages) => ({ default: pages[name] }));
+
 export const PAGES: readonly PageInfo[] = [
   { path: "now", title: "Now", icon: "now", group: 0 },
   { path: "runs", title: "Runs", icon: "runs", group: 0 },
-  { path: "gates", title: "Gates", icon: "gates", group: 0, load: () => import("./gates") },
-  { path: "dead-letters", title: "Dead letters", icon: "dead", group: 0, load: () => import("./dead-letters") },
-  { path: "workflows", title: "Workflows", icon: "workflows", group: 1, load: () => import("./workflows") },
-  { path: "workers", title: "Workers", icon: "workers", group: 1, load: () => import("./workers") },
-  { path: "settings", title: "Settings", icon: "settings", group: 2, load: () => import("./settings") },
-  { path: "api", title: "API", icon: "api", group: 2, load: () => import("./api") },
+  { path: "gates", title: "Gates", icon: "gates", group: 0, load: later("Gates") },
+  { path: "dead-letters", title: "Dead letters", icon: "dead", group: 0, load: later("DeadLetters") },
+  { path: "workflows", title: "Workflows", icon: "workflows", group: 1, load: later("Workflows") },
+  { path: "schedules", title: "Schedules", icon: "schedules", group: 1, load: later("Schedules") },
+  { path: "workers", title: "Workers", icon: "workers", group: 1, load: later("Workers") },
+  { path: "settings", title: "Settings", icon: "settings", group: 2, load: later("Settings") },
+  { path: "api", title: "API", icon: "api", group: 2, load: later("Api") },
 ];

@@ -117,7 +117,7 @@ function Tokens() {
         <Button needs="administer" kind="primary" isSmall onClick={() => setMaking(true)}>New token</Button></header>
       <Part of={tokens.state.value}>
         {({ items }) => items.length ? (
-          <div class="table-scroll"><table class="plain">
+          <div class="table-scroll" tabIndex={0}><table class="plain">
             <thead><tr><th>Name</th><th>Role</th><th>Workflows</th><th>Last used</th><th>Expires</th><th>Made</th><th><span class="sr">Actions</span></th></tr></thead>
             <tbody>
               {items.map((token) => (
@@ -205,7 +205,7 @@ function Audit() {
       <Part of={rows.state.value}>
         {({ items, more }) => items.length ? (
           <>
-            <div class="table-scroll"><table class="plain">
+            <div class="table-scroll" tabIndex={0}><table class="plain">
               <thead><tr><th class="num">Number</th><th>When</th><th>Who</th><th>Did</th><th>To</th><th class="num">Result</th><th>From</th></tr></thead>
               <tbody>
                 {items.map((row) => (

@@ -54,7 +54,7 @@ export default function Workers() {
         <header><h2>Queues</h2><span class="muted">work that is free to be taken</span></header>
         <Part of={queues.state.value} lines={2}>
           {({ items }) => items.length ? (
-            <div class="table-scroll"><table class="plain">
+            <div class="table-scroll" tabIndex={0}><table class="plain">
               <thead><tr><th>Queue</th><th class="num">Waiting</th><th class="num">Taken</th><th>Oldest</th><th>Who could take it</th></tr></thead>
               <tbody>
                 {items.map((queue) => {
@@ -78,7 +78,7 @@ export default function Workers() {
         <header><h2>Workers</h2><span class="muted">{all.length ? `${count(all.length)} alive` : ""}</span></header>
         <Part of={workers.state.value} lines={3}>
           {({ items }) => items.length ? (
-            <div class="table-scroll"><table class="plain">
+            <div class="table-scroll" tabIndex={0}><table class="plain">
               <thead><tr><th>Worker</th><th>Takes from</th><th class="num">Tools</th><th>Does now</th><th>Last beat</th></tr></thead>
               <tbody>
                 {items.map((worker) => (

@@ -172,11 +172,13 @@ export function SchemaForm(props: Omit<FieldProps, "name"> & { name?: string }) 
   const { schema, text, onChange, faults, pointer = "" } = props;
   if (typeOf(schema) !== "object" || !schema.properties) return <Field {...props} name={props.name ?? "value"} />;
   const members = membersOf(text);
+  const isNeeded = (name: string) => schema.required?.includes(name) ?? false;
+  const fields = Object.entries(schema.properties).sort(([a], [b]) => Number(isNeeded(b)) - Number(isNeeded(a)));
   return (
     <div class="form">
-      {Object.entries(schema.properties).map(([name, each]) => (
+      {fields.map(([name, each]) => (
         <Field key={name} name={name} schema={each} text={members[name]} faults={faults} pointer={`${pointer}/${name}`}
-          isRequired={schema.required?.includes(name) ?? false}
+          isRequired={isNeeded(name)}
           onChange={(next) => onChange(written({ ...members, [name]: next }) ?? "{}")} />
       ))}
     </div>
@@ -271,8 +273,8 @@ function Input({ id, schema, type, text, onChange, isBad, isRequired }: InputPro
     if ((schema.maxLength ?? 0) > LONG || schema.format === "textarea") {
       return <textarea class="field" rows={4} {...common} value={stringOf(text)} onInput={(event) => said(event.currentTarget.value)} />;
     }
-    const kind = schema.format === "date" ? "date" : schema.format === "email" ? "email" : schema.format === "time" ? "time" : "text";
-    return <input class="field" type={kind} {...common} value={stringOf(text)} onInput={(event) => said(event.currentTarget.value)} />;
+    const kind = schema.format === "date" ? ("date" as const) : ("text" as const);
+    return <input class="field" {...common} {...({ type: kind } as object)} value={stringOf(text)} onInput={(event) => said(event.currentTarget.value)} />;
   }
   return <textarea class="field" rows={3} spellcheck={false} placeholder="JSON" {...common} value={typedOf(text)} onInput={(event) => onChange(typedText(event.currentTarget.value, isJson))} />;
 }
