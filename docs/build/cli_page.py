@@ -17,8 +17,8 @@ Data goes to stdout, progress and messages go to stderr. `-o json` prints one do
 On a terminal `refold run` draws a tree, elsewhere it writes a line for each change.
 
 Commands that only look (`runs list`, `show`, `history`, `watch`, `logs`, `why`, `items`, `record`, `gates list`,
-`show`, `dlq list`, `show`, `db info`, `check`, `doctor`) take no lock, change nothing, and work while another process
-writes, is stopped or hangs; a file that may only be read can be looked at.
+`show`, `dlq list`, `show`, `feed`, `db info`, `check`, `doctor`) take no lock, change nothing, and work
+while another process writes, is stopped or hangs; a file that may only be read can be looked at.
 
 Control codes are never sent to a terminal: in names, messages and tables they are spelt out, like `\\x1b`, wherever
 the output goes. Data is exact where stdout is a pipe or a file: the result of `refold run`, the lines of `runs logs`,

@@ -423,6 +423,16 @@ class RunChanges(Struct, frozen=True):
     heads: Mapping[str, int] = {}  # by run, the number of its last fact; the run that changed first comes first
 
 
+class FeedFact(Struct, frozen=True):
+    """A fact of any run, as the feed brings it."""
+
+    run: str
+    number: int
+    at: Instant
+    fact: Fact
+    cursor: str  # pass it on to get what comes behind this fact
+
+
 class Leased(Struct, frozen=True):
     """A command that a worker has claimed and not settled."""
 
@@ -489,6 +499,18 @@ class Views(Protocol):
         """The runs that have changed since a position; None: the present position alone. A commit gets its position
         under the writer's lock, so a later one never comes before it, and none is missed. If there are as many runs
         as the limit, there may be more."""
+
+    def feed(self, cursor: str = "", limit: int = 500) -> Sequence[FeedFact]:
+        """The facts of all runs behind a cursor, about as many as the limit; none: there are no more now. Each fact
+        comes once for a reader who passes on the cursor of the last one, those of a run in their order, and a commit
+        that becomes visible late is not missed. An empty cursor is before everything. Facts of removed runs do not
+        come.
+
+        Raises InvalidValue for what is not a cursor of this store, as after it was restored from a backup.
+        """
+
+    def feed_end(self) -> str:
+        """The cursor behind everything that the feed has now."""
 
     def summary(self, run: str) -> Summary | None: ...
 

@@ -218,10 +218,10 @@ def test_a_status_that_stays_leaves_the_lists_alone(tmp_path: Path) -> None:
         commit(store, "s", note(), status=RUNNING)
         with traced(store) as seen:
             commit(store, "r", note(), status=RUNNING)
-        assert writes(seen) == {"ADD_FACT": 1, "MOVE_RUN": 1}
+        assert writes(seen) == {"ADD_FACT": 1, "MOVE_RUN": 1, "ADD_TO_FEED": 1}
         with traced(store) as seen:
             commit(store, "r", note(), status="waiting")
-        assert writes(seen) == {"ADD_FACT": 1, "CHANGE_RUN": 1}
+        assert writes(seen) == {"ADD_FACT": 1, "CHANGE_RUN": 1, "ADD_TO_FEED": 1}
 
 
 def test_a_sweep_reads_leases_and_not_what_waits(tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ COMMANDS = (
     "schema",
     "examples",
     "init",
+    "feed",
     "doctor",
     "settings",
     "completion",
@@ -172,6 +173,10 @@ def _command_of_refold(name: str) -> click.Command:
             from refold.cli.commands.completion import completion
 
             return completion
+        case "feed":
+            from refold.cli.commands.feed import feed
+
+            return feed
         case "settings":
             from refold.cli.commands.settings import settings
 

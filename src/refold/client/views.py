@@ -18,6 +18,7 @@ from refold.ports import (
     ALL_RUNS,
     ChangePosition,
     Document,
+    FeedFact,
     Health,
     Leased,
     LiveWorker,
@@ -93,6 +94,12 @@ class RemoteViews:
 
     def changed(self, since: ChangePosition | None = None, limit: int = 1000) -> RunChanges:
         _only_here("what has changed since a position")
+
+    def feed(self, cursor: str = "", limit: int = 500) -> Sequence[FeedFact]:
+        _only_here("the feed")
+
+    def feed_end(self) -> str:
+        _only_here("the feed")
 
     def summary(self, run: str) -> Summary | None:
         return self._get(f"runs/{segment(run)}", Summary | None) if _is_segment(run) else None  # type: ignore[arg-type]

@@ -37,7 +37,7 @@ from refold.errors import (
 )
 from refold.logs import INFO, WARNING, event, logger
 from refold.names import label_flaw
-from refold.ports import Abilities, Advance, Clock, RunFilter, Store
+from refold.ports import Abilities, Advance, Clock, FeedFact, RunFilter, Store
 from refold.python.startable import is_playbook
 from refold.queries.reading import stored_value
 from refold.queries.runs import Moment, RunList, moment, part_of_runs, read_cursor
@@ -686,6 +686,27 @@ class Engine:
                 over = await self.ends.is_over(run)
                 if not over:
                     await self.clock.sleep(FOLLOW)
+
+    async def feed(self, cursor: str = "", *, follow: bool = False) -> AsyncIterator[FeedFact]:
+        """Yield every fact of every run behind a cursor, each once, those of a run in their order.
+
+        Each has `run`, `number`, `at`, `fact` and `cursor`. Store the cursor of the last fact that you have used, and
+        pass it on to continue behind it. An empty cursor is before everything, and "now" behind what there is. With
+        `follow` it waits for facts to come, else it ends behind the last one.
+
+        Raises InvalidValue for a cursor that belongs to another database, as after a restore.
+        """
+        if cursor == "now":
+            cursor = await self.advance(self.store.views.feed_end)
+        while True:
+            facts: Sequence[FeedFact] = await self.advance(partial(self.store.views.feed, cursor))
+            for each in facts:
+                cursor = each.cursor
+                yield each
+            if not facts and not follow:
+                return
+            if not facts:
+                await self.clock.sleep(FOLLOW)
 
     async def signal(self, run: str, name: str, value: Any = None, sender: str = "") -> None:
         """Send a signal to a run; one that comes early is kept. A Python workflow takes any value that can be stored, a

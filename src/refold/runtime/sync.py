@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from refold.errors import Conflict
+from refold.ports import FeedFact
 from refold.runtime.engine import Engine, Starter
 from refold.runtime.handle import Handle, Shown
 from refold.runtime.keys import KeyPolicy, OnTaken
@@ -245,6 +246,12 @@ class SyncEngine(SyncStarter):
     questions = Blocking(Engine.questions)
     current = Blocking(Engine.current)
     request = Blocking(Engine.request)
+
+    def feed(self, cursor: str = "", *, follow: bool = False) -> Iterator[FeedFact]:
+        """Every fact of every run behind a cursor; see `Engine.feed`."""
+        facts = self.engine.feed(cursor, follow=follow)
+        while (each := self.thread.wait(_next(facts))) is not None:
+            yield each
 
     def follow(self, run: str, after: int = 0) -> Iterator[tuple[int, Any]]:
         """The lines of its side stream, each with its number, until the run has ended; see `Engine.follow`."""

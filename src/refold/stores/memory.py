@@ -1,6 +1,7 @@
 """The reference store: plain dicts and bytes. Read this one first; the others must behave like it."""
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -25,6 +26,7 @@ from refold.ports import (
     ChangePosition,
     Document,
     Expired,
+    FeedFact,
     Health,
     Heard,
     Hint,
@@ -42,6 +44,7 @@ from refold.ports import (
 )
 from refold.stores.clock import Steady, StoreClock
 from refold.stores.documents import check_put, check_version, next_version
+from refold.stores.feed import ahead_of, read_cursor, write_cursor
 from refold.stores.lanes import Lane, Lanes
 from refold.stores.lost import log_lost
 from refold.stores.removal import FLOOR_STEP, refuse_removal
@@ -108,6 +111,16 @@ class CommittedRun(Struct, frozen=True):
     change: int = 0  # the number of its last change
 
 
+class FeedEntry(Struct):
+    """Facts of one run that were committed one after the other."""
+
+    change: int
+    run: str
+    log: Sequence[StoredFact]
+    after: int
+    until: int
+
+
 class MemoryStore:
     """One dict per table of the other stores; the caller holds the lock."""
 
@@ -136,6 +149,8 @@ class MemoryStore:
         self.committed: dict[str, CommittedRun] = {}  # for the views, which must not see half a turn
         self.committed_commands: dict[Key, Queued] = {}
         self.last_change = 0  # the number of the last change of a run
+        self.feed: list[FeedEntry] = []  # by the number of the change
+        self.feed_continues = False  # a cursor behind the last entry is behind everything
         self.documents: dict[Key, Document] = {}
         self.committed_documents: dict[Key, Document] = {}
         self.views: Views = MemoryViews(self)
@@ -164,13 +179,22 @@ class MemoryStore:
     def _publish_run(self, run: str) -> None:
         log, lines = self.logs.get(run), self.streams.get(run, [])
         if not log:
-            self.committed.pop(run, None)
+            gone = self.committed.pop(run, None)
+            if gone is not None:
+                self.feed = [each for each in self.feed if each.log is not gone.log]
+                self.feed_continues = False
             return
         row, before = self.rows.get(run), self.committed.get(run)
         if before is not None and before.head == len(log) and (before.row is not None or row is None):
             change = before.change
         else:
             change = self.last_change = self.last_change + 1
+            head = before.head if before is not None and before.log is log else 0
+            if self.feed_continues and self.feed[-1].log is log:
+                self.feed[-1].until = len(log)
+            elif head < len(log):
+                self.feed.append(FeedEntry(change, run, log, head, len(log)))
+                self.feed_continues = True
         dead = self.dead.get(run, ())
         self.committed[run] = CommittedRun(row, log, len(log), lines, len(lines), dead, change)
 
@@ -618,6 +642,24 @@ class MemoryViews:
     def count(self, wanted: RunFilter = ALL_RUNS, most: int = 10_000) -> tuple[int, bool]:
         number = sum(wanted.fits(row) for row in self._newest())
         return min(number, most), number > most
+
+    def feed(self, cursor: str = "", limit: int = 500) -> Sequence[FeedFact]:
+        change, number = read_cursor("m", cursor, 2)
+        if change > self._store.last_change:
+            raise ahead_of(cursor)
+        entries, found = self._store.feed, list[FeedFact]()
+        for each in entries[bisect_left(entries, change, key=lambda each: each.change) :]:
+            first = max(each.after, number) if each.change == change else each.after
+            for at, entry in enumerate(each.log[first : min(each.until, first + limit - len(found))], first + 1):
+                where = write_cursor("m", (each.change, at))
+                found.append(FeedFact(each.run, at, entry.at, codec.decode_fact(entry.data), where))
+            if len(found) >= limit:
+                break
+        return found
+
+    def feed_end(self) -> str:
+        feed = self._store.feed
+        return write_cursor("m", (feed[-1].change, feed[-1].until)) if feed else ""
 
     def changed(self, since: ChangePosition | None = None, limit: int = 1000) -> RunChanges:
         if since is None:

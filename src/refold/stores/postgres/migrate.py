@@ -7,6 +7,7 @@ import psycopg
 from psycopg import errors as pg
 
 from refold.errors import Unusable
+from refold.stores.postgres import queries
 from refold.stores.postgres.address import Address, read_address
 from refold.stores.postgres.connection import Session, in_schema, store_error
 
@@ -74,7 +75,14 @@ def migrate(session: Session) -> int:
     for number, name in _files():
         if number > version:
             _apply(session, number, _text(name))
+    _renumber(session)
     return newest()
+
+
+def _renumber(session: Session) -> None:
+    """A restored dump has the transactions of another server: its facts get one of this server."""
+    if session.rows(queries.FOREIGN_TRANSACTIONS):
+        session.run([(queries.BEGIN, ()), (queries.UNLIMITED, ()), (queries.RENUMBER, ()), (queries.COMMIT, ())])
 
 
 def _apply(session: Session, number: int, text: str) -> None:

@@ -201,6 +201,7 @@ LEAVE: Final = """
 
 RING: Final = "select pg_notify(%s, payload) from unnest(%s::text[]) payload"
 """In a transaction of its own, which need not survive a crash."""
+UNLIMITED: Final = "set local statement_timeout = 0"
 NOT_FLUSHED: Final = "set local synchronous_commit = off"
 EXPIRE: Final = "select * from refold.expire_v1(%s::int, %s, %s::int)"
 HAND_BACK: Final = "select refold.hand_back_v1(%s::int, %s, %s, %s, %s, %s, %s::int)"
@@ -262,6 +263,56 @@ CHANGED: Final = """
         group by f.rid) x
     join refold.runs r on r.rid = x.rid where r.status <> '' order by x.tx, x.rid"""
 """The runs that have changed since a position: turns of transactions that no running one can precede."""
+
+FEED_EPOCH: Final = """
+    select (select system_identifier from pg_control_system()), 'refold.facts'::regclass::oid::bigint,
+        case when pg_is_in_recovery() then (select timeline_id from pg_control_checkpoint())
+        else ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int end"""
+"""Which numbers of transactions count: those of a restored dump, and those behind a failover, are others."""
+
+FEED: Final = """
+    select f.tx::text::bigint, f.rid, n.run, f.number, e.number, e.tx::text::bigint
+    from refold.facts f join refold.runs n on n.rid = f.rid and n.ns = %s
+    left join lateral (
+        select g.number, g.tx from refold.facts g where g.rid = f.rid and g.number < f.number and g.tx is not null
+        order by g.number desc limit 1) e on true
+    where f.tx is not null and (f.tx, f.rid, f.number) > (%s::text::xid8, %s, %s)
+        and f.tx < pg_snapshot_xmin(pg_current_snapshot())
+    order by f.tx, f.rid, f.number limit %s"""
+"""The first facts of turns whose transactions no running one can precede, each with the turn before it."""
+
+FOREIGN_TRANSACTIONS: Final = """
+    select 1 from refold.facts f where f.tx is not null and f.tx >= pg_snapshot_xmax(pg_current_snapshot()) limit 1"""
+"""Facts with transactions that this server has not had yet: those of a dump that was made on another one."""
+
+RENUMBER: Final = """
+    update refold.facts set tx = pg_current_xact_id()
+    where tx is not null and tx >= pg_snapshot_xmax(pg_current_snapshot())"""
+
+FEED_RUN: Final = "select run from refold.runs where ns = %s and rid = %s"
+FEED_TURN: Final = """
+    select f.number, f.at, f.data from refold.facts f where f.rid = %s and f.number > %s and f.number < coalesce((
+        select g.number from refold.facts g where g.rid = %s and g.number > %s and g.tx is not null
+        order by g.number limit 1), 9223372036854775807)
+    order by f.number"""
+"""What is left of a turn behind one of its facts."""
+
+FEED_FACTS: Final = """
+    select f.rid, f.number, f.at, f.data
+    from unnest(%s::bigint[], %s::bigint[], %s::bigint[]) u(rid, first, last)
+    join refold.facts f on f.rid = u.rid and f.number between u.first and u.last
+    order by f.rid, f.number"""
+FEED_ENDS: Final = """
+    select u.rid, u.first, coalesce((
+        select g.number - 1 from refold.facts g where g.rid = u.rid and g.number > u.first and g.tx is not null
+        order by g.number limit 1), (
+        select g.number from refold.facts g where g.rid = u.rid order by g.number desc limit 1))
+    from unnest(%s::bigint[], %s::bigint[]) u(rid, first)"""
+"""The last facts of turns."""
+
+TURN_BEFORE: Final = """
+    select g.number, g.tx::text::bigint from refold.facts g
+    where g.rid = %s and g.number < %s and g.tx is not null order by g.number desc limit 1"""
 
 LAST_CHANGED: Final = """
     select g.tx::text::bigint, g.rid from refold.facts g join refold.runs n on n.rid = g.rid and n.ns = %s

@@ -18,6 +18,7 @@ from refold.ports import (
     Abilities,
     ChangePosition,
     Document,
+    FeedFact,
     Health,
     Leased,
     LiveWorker,
@@ -31,6 +32,7 @@ from refold.stores.postgres import queries
 from refold.stores.postgres.address import Address, read_address
 from refold.stores.postgres.arrays import Ints
 from refold.stores.postgres.connection import Row, Session
+from refold.stores.postgres.feed import feed_end, read_feed
 from refold.stores.postgres.migrate import check_version
 from refold.stores.postgres.server_time import GivenTime, ServerTime
 from refold.stores.postgres.turn import ALL, read_fact, read_summary
@@ -105,6 +107,12 @@ class PostgresViews:
             page = self.runs(wanted, page.after, MOST_SCANNED)
             number += len(page.rows)
         return number
+
+    def feed(self, cursor: str = "", limit: int = 500) -> Sequence[FeedFact]:
+        return read_feed(self._ask, self.ns, cursor, limit)
+
+    def feed_end(self) -> str:
+        return feed_end(self._ask, self.ns)
 
     def changed(self, since: ChangePosition | None = None, limit: int = 1000) -> RunChanges:
         """A position is a transaction and the number of a run."""

@@ -61,6 +61,7 @@ class Columns:
 FACTS = Columns("facts", number=INT, at=INT, data=BLOB, turn=MAYBE_TEXT, seal=INT)
 LOGS = Columns("facts", run=TEXT, number=INT)
 RUNS = Columns("runs", head=INT, status=TEXT, created_at=INT, summary=BLOB, seal=INT)
+FEED = Columns("feed", change=INT, run=TEXT, after=INT, until=INT)
 CHANGES = Columns("runs", run=TEXT, head=INT, change=INT)
 COMMANDS = Columns(
     "commands",

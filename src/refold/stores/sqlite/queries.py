@@ -75,6 +75,26 @@ CHANGED: Final = """
     where namespace = ? and change >= ? and (change > ? or head > ?) order by change limit ?"""
 """The runs that have changed since a position, those that changed first before the others."""
 
+CLOSE_FEED: Final = """
+    update feed set until = ?3 where namespace = ?1 and until is null
+        and change = (select change from runs where namespace = ?1 and run = ?2)"""
+"""What a run has written up to now belongs to its change before; called before the row of the run is written."""
+
+ADD_TO_FEED: Final = """
+    insert into feed (namespace, run, after, change, until, before)
+    values (?1, ?2, ?3, ?4, null, coalesce((select change from runs where namespace = ?1 and run = ?2), 0))"""
+
+FEED: Final = """
+    select change, run, after, coalesce(until, (
+        select max(number) from facts where facts.namespace = feed.namespace and facts.run = feed.run), 0)
+    from feed where namespace = ? and change >= ? order by change limit ?"""
+"""The end of each part is read together with it: what is written later may belong to another part."""
+
+FEED_END: Final = """
+    select change, run, after, coalesce(until, (
+        select max(number) from facts where facts.namespace = feed.namespace and facts.run = feed.run), 0)
+    from feed where namespace = ? order by change desc limit 1"""
+
 RUN: Final = "select head, status, created_at, summary, seal from runs where namespace = ? and run = ?"
 """One line of the list."""
 
@@ -364,6 +384,11 @@ REMOVE_RUN: Final = (
     """insert into removed_changes (namespace, change)
     select namespace, change from runs where namespace = ? and run = ?
     on conflict (namespace) do update set change = max(change, excluded.change)""",
+    """with recursive rows (change, before) as (
+        select change, before from feed
+        where namespace = ?1 and change = (select change from runs where namespace = ?1 and run = ?2)
+        union all select feed.change, feed.before from rows join feed on namespace = ?1 and feed.change = rows.before)
+    delete from feed where namespace = ?1 and change in (select change from rows)""",
     "delete from facts where namespace = ? and run = ?",
     "delete from commands where namespace = ? and run = ?",
     "delete from timers where namespace = ? and run = ?",
@@ -384,8 +409,14 @@ LIFT_FLOOR: Final = """
 
 FORGET: Final = (
     """insert into removed_changes (namespace, change)
-    select namespace, max(change) from runs where namespace = ? group by namespace
+    select namespace, max(change) from (
+        select namespace, change from runs where namespace = ?1
+        union all select namespace, change from feed where namespace = ?1)
+    group by namespace
     on conflict (namespace) do update set change = max(change, excluded.change)""",
+    """update feed set until = coalesce((
+        select max(number) from facts where facts.namespace = feed.namespace and facts.run = feed.run), 0)
+    where namespace = ? and until is null""",
     "delete from commands where namespace = ?",
     "delete from timers where namespace = ?",
     "delete from runs where namespace = ?",

@@ -140,8 +140,15 @@ class Buffer(Struct):
         writing: dict[str, list[Values]] = {}
         last, _, change = last_change(lambda query: file.rows(query, (self.namespace,)))
         grows = list(self.runs) == [last]  # a position has the head too, so the last run can keep its number
+        first = dict[str, int]()
+        for fact in self.facts if not grows else ():
+            first.setdefault(fact[1], fact[2])
         for run, (stored, row, summary) in self.runs.items():
             change += 1
+            if not grows or stored != row[1]:
+                after = first.get(run, row[0] + 1) - 1
+                writing.setdefault(queries.CLOSE_FEED, []).append((self.namespace, run, after))
+                writing.setdefault(queries.ADD_TO_FEED, []).append((self.namespace, run, after, change))
             place, query, values = (self.namespace, run), queries.ADD_RUN, row
             if stored == row[1] and grows:
                 query, values = queries.GROW_RUN, (row[0], row[3], row[4], *place)

@@ -22,6 +22,7 @@ from refold.ports import (
     Abilities,
     ChangePosition,
     Document,
+    FeedFact,
     Health,
     Leased,
     LiveWorker,
@@ -32,6 +33,7 @@ from refold.ports import (
     RunPage,
 )
 from refold.stores.clock import StoreClock
+from refold.stores.feed import ahead_of, read_cursor, write_cursor
 from refold.stores.sqlite import columns, queries
 from refold.stores.sqlite.columns import Values, malformed
 from refold.stores.sqlite.file import File, OnWrong, readable_rows
@@ -132,6 +134,30 @@ class SqliteViews:
             page = self.runs(wanted, page.after, MOST_SCANNED)
             number += len(page.rows)
         return number
+
+    def feed(self, cursor: str = "", limit: int = 500) -> Sequence[FeedFact]:
+        change, number = read_cursor("s", cursor, 2)
+        found: list[FeedFact] = []
+        parts = [_part(row) for row in self._ask(queries.FEED, change, limit + 1)]
+        if cursor and not parts and change > self._last_change():
+            raise ahead_of(cursor)
+        for at_change, run, after, until in parts:
+            first = max(after, number) if at_change == change else after
+            for at, moment, fact in self.facts(run, first, min(until - first, limit - len(found))):
+                found.append(FeedFact(run, at, moment, fact, write_cursor("s", (at_change, at))))
+            if len(found) >= limit:
+                return found
+        if parts and not found and len(parts) > limit:  # of runs that have no facts
+            return self.feed(write_cursor("s", (parts[-1][0], parts[-1][2])), limit)
+        return found
+
+    def feed_end(self) -> str:
+        rows = self._ask(queries.FEED_END)
+        return write_cursor("s", (_part(rows[0])[0], _part(rows[0])[3])) if rows else ""
+
+    def _last_change(self) -> int:
+        with self._connection() as file:
+            return last_change(lambda query: file.rows(query, (self.namespace,)))[2]
 
     def changed(self, since: ChangePosition | None = None, limit: int = 1000) -> RunChanges:
         if since is None:
@@ -398,3 +424,10 @@ def _abilities(row: Values) -> Abilities:
 
 def _names(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else json.decode(text, type=tuple[str, ...])
+
+
+def _part(row: Values) -> tuple[int, str, int, int]:
+    """Raises Corrupt."""
+    columns.FEED.check((row[0],), row)
+    change, run, after, until = row
+    return change, run, after, until
