@@ -55,7 +55,7 @@ proof: $(READY) ## Run the slow proofs (about 10 minutes on 2 cores)
 crash: $(READY) ## Kill real processes and cut the power, at every point (about 15 minutes, on a quiet machine)
 	$(BIN)/python tests/run_proof.py tests/crash
 
-newcomer: $(READY) ## A newcomer's first hour, on a fresh clone: the two commands, a playbook, a kill -9
+newcomer: $(READY) ## A newcomer's first hour, on a fresh clone: the two commands, a playbook, kills, a worker, a schedule
 	$(BIN)/python tests/newcomer.py
 
 lock: ## Pin all packages again, with hashes, and list their licences (UPGRADE=1: the newest versions)

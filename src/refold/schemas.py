@@ -58,7 +58,7 @@ def misfits(schema: Mapping[str, Any], value: Any, work: int = WORK) -> list[Mis
     try:
         for each in _validator(json.encode(schema)).iter_errors(value):
             rule = ".".join(map(str, each.absolute_schema_path))
-            found.append(Misfit(each.json_path, _cut(each.message), rule))
+            found.append(Misfit(each.json_path, _cut(_as_json(each.instance, each.message)), rule))
             if len(found) == MOST_FAULTS:
                 break
     except Unresolvable as error:
@@ -110,6 +110,14 @@ def misfits_text(misfits: list[Misfit], root: str) -> str:
     text = "; ".join(f"{misfit.path.replace('$', root, 1)}: {misfit.message}" for misfit in misfits[:SHOWN])
     others = "many" if len(misfits) == MOST_FAULTS else len(misfits) - SHOWN
     return text + (f"; and {others} more" if len(misfits) > SHOWN else "")
+
+
+def _as_json(value: Any, message: str) -> str:
+    """The message about a value, which begins with `null` or `true` where Python would write None or True."""
+    written = {None: "null", True: "true", False: "false"}
+    if value is None or value is True or value is False:
+        return written[value] + message.removeprefix(repr(value)) if message.startswith(repr(value)) else message
+    return message
 
 
 def _cut(message: str) -> str:

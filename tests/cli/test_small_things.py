@@ -1,8 +1,12 @@
 """Details of commands that a new user meets: inputs by their declared type, empty lists, lines of one item."""
 
+import json
 from pathlib import Path
 
-from tests.cli.program import noop, playbook, refold
+import pytest
+
+from tests.cli.in_process import command, here
+from tests.cli.program import noop, playbook, refold, shell, started, until
 
 DECLARED = "inputs: {zip: string, n: {type: integer, required: false}}\n"
 
@@ -52,3 +56,97 @@ def test_logs_can_show_one_item_and_the_last_lines(tmp_path: Path) -> None:
 def test_counts_have_their_plural(tmp_path: Path) -> None:
     assert refold(tmp_path, "run", playbook(tmp_path, noop("a")), "-q").code == 0
     assert refold(tmp_path, "db", "check").err == "1 run read, 0 problems\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("ls", "runs list"),
+        ("logs", "runs logs"),
+        ("status", "runs show"),
+        ("resume", "runs resume"),
+        ("backup", "db backup"),
+        ("approve", "gates approve"),
+        ("trigger", "schedules trigger"),
+    ],
+)
+def test_a_word_of_other_programs_gets_the_command_that_is_meant(typed: str, meant: str, tmp_path: Path) -> None:
+    with here(tmp_path):
+        done = command(typed, "x")
+    assert done.code == 2 and f"error: No such command {typed!r}. Write `refold {meant}`." in done.err
+
+
+def test_completion_says_where_its_script_goes(tmp_path: Path) -> None:
+    with here(tmp_path):
+        shown = " ".join(command("completion", "--help").out.split())
+    assert "into ~/.bashrc" in shown and "into ~/.zshrc" in shown and "completions/refold.fish" in shown
+
+
+def test_a_value_that_does_not_fit_is_written_as_json(tmp_path: Path) -> None:
+    file = playbook(
+        tmp_path, noop("a", result="'{{ flag }}'"), more="inputs: {flag: {type: string}, n: {type: object}}\n"
+    )
+    with here(tmp_path):
+        assert "n: true is not of type 'object'" in command("run", file, "-i", "flag=x", "-i", "n=true").err
+        assert "n: null is not of type 'object'" in command("run", file, "-i", "flag=x", "-i", "n=null").err
+
+
+def test_progress_for_machines_speaks_of_errors_and_of_steps_that_have_started(tmp_path: Path) -> None:
+    with here(tmp_path):
+        file = playbook(tmp_path, shell("a", "sleep 0.3; exit 3"))
+        done = command("run", file, "--progress", "json")
+    rows = [row for line in done.err.splitlines() if "step" in (row := json.loads(line))]
+    assert [row["status"] for row in rows] == ["started", "failed"]
+    assert rows[-1]["error"]["kind"] == "exit" and all("fault" not in row for row in rows)
+
+
+def test_the_history_has_json_delays_decisions_and_no_generated_steps(tmp_path: Path) -> None:
+    with here(tmp_path):
+        steps = shell("a", "exit 3", more="retry: {attempts: 2, delay: 0.2}")
+        file = playbook(tmp_path, steps, more="workload: {day: null}\n")
+        assert command("run", file, "-q", "--name", "mine", "-i", "day=[true]").code == 1
+        history = command("runs", "history", "mine").out
+        assert 'run started with {"day":[true]}' in history and "a/1 issued, try 2, after 0.2 s" in history
+        gate = playbook(tmp_path, "step: ask\ntool: {kind: gate, prompt: ok?, timeout: 1h}", name="gate.yaml")
+        assert command("run", gate, "-q", "--until-waiting", "--name", "asks").code == 0
+        assert "ask/1 waits for a decision" in command("runs", "history", "asks").out
+        branches = "{hot: [{step: hot, tool: {kind: noop}}], cool: [{step: cool, tool: {kind: noop}}]}"
+        block = playbook(tmp_path, f"parallel: both\nbranches: {branches}", name="block.yaml")
+        assert command("run", block, "-q", "--name", "block").code == 0
+        history, shown = command("runs", "history", "block").out, command("runs", "show", "block").out
+        assert "hot/1 entered" in history and "both." not in history and "both." not in shown
+
+
+def test_a_run_that_runs_is_in_a_worker_and_no_end_of_a_lease_is_told(tmp_path: Path) -> None:
+    file = playbook(tmp_path, shell("a", "touch began; while test ! -e go; do sleep 0.05; done"))
+    with started(tmp_path, "run", file, "--name", "mine") as run:
+        until((tmp_path / "began").exists)
+        why = refold(tmp_path, "runs", "why", "mine").out
+        (tmp_path / "go").touch()
+        assert run.wait(60) == 0
+    assert "runs in worker run-" in why and "leased" not in why
+
+
+def test_a_failed_loop_says_its_first_reason_on_the_screen(tmp_path: Path) -> None:
+    with here(tmp_path):
+        loop = "step: s\nloop: {in: [a, b], iterator: x}\ntool: {kind: assert, that: false, message: no disk}"
+        done = command("run", playbook(tmp_path, loop), "--name", "mine", "--progress", "lines")
+    assert done.code == 1 and "because item 0: " in done.err and "no disk" in done.err.partition("because")[2]
+
+
+def test_dead_letters_name_class_step_and_keys_and_can_be_dismissed(tmp_path: Path) -> None:
+    with here(tmp_path):
+        tool = "tool: {kind: python, isolation: inline, code: \"{}['gone']\"}"
+        loop = f"step: s\nloop: {{in: [{{id: ab}}, {{id: cd}}], iterator: x, key: '{{{{ x.id }}}}'}}\n{tool}"
+        file = playbook(tmp_path, loop)
+        assert command("run", file, "-q").code == 1
+        [group] = command("dlq", "list", "-o", "json").data
+        assert (group["message"], group["steps"]) == ("KeyError: 'gone'", ["play/s"])
+        assert "KeyError: 'gone'" in (listed := command("dlq", "list").out) and "play/s" in listed
+        assert "ab, cd" in command("dlq", "show", group["fingerprint"]).out
+        assert command("dlq", "dismiss", group["fingerprint"][:6]).code == 0
+        assert command("dlq", "list").err == "there is no dead letter\n"
+        assert command("dlq", "redrive", "--all").err.startswith("0 of 0 runs")
+        assert command("run", file, "-q").code == 1
+        assert [each["runs"] for each in command("dlq", "list", "-o", "json").data] == [1]
+        assert command("dlq", "dismiss", "nothing").code == 3

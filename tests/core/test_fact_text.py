@@ -24,8 +24,10 @@ from refold.core.outcomes import Failed, Fault, Parked, Report, TimedOut
 from refold.core.read import fact_text as words
 
 TEXTS: list[tuple[Fact, str]] = [
-    (RunStarted("hash", {"n": 1}), "run started with {'n': 1}"),
+    (RunStarted("hash", {"n": 1}), 'run started with {"n":1}'),
     (StepIssued("a", 2, attempt=3), "a/2 issued, try 3"),
+    (StepIssued("ask", 1, input="ok?", until=5), "ask/1 waits for a decision"),
+    (StepIssued("a", 1, until=5), "a/1 waits for a time"),
     (StepIssued("a", 1, until=5, signal="go"), "a/1 waits for signal 'go' or a time"),
     (StepIssued("a", 1, child="c"), "a/1 started run c"),
     (StepSettled("a", 1, Report(2, Failed(Fault("error", "no disk")))), "a/1 failed on try 2: no disk"),
@@ -44,6 +46,13 @@ TEXTS: list[tuple[Fact, str]] = [
     (RunEnded("failed", error=StepFault("a", 1, "unhandled failure", Fault("error", "no disk"))),
      "run failed: a unhandled failure: no disk"),
 ]  # fmt: skip
+
+
+def test_the_delay_of_a_try_is_counted_from_the_moment_of_its_fact() -> None:
+    assert words.fact_text(StepIssued("a", 1, attempt=2, not_before=9_500_000), 8_000_000) == (
+        "a/1 issued, try 2, after 1.5 s"
+    )
+    assert words.fact_text(StepIssued("a", 1, attempt=2), 8_000_000) == "a/1 issued, try 2"
 
 
 @pytest.mark.parametrize(("fact", "line"), TEXTS)

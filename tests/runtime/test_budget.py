@@ -72,3 +72,37 @@ async def test_a_failed_run_gets_more_with_its_retry() -> None:
         assert (await asyncio.wait_for(opened.wait(run), 60)).status == "failed"
         await opened.retry(run, budget={"tokens": 70})
         assert await asyncio.wait_for(opened.result(run), 60) == "c"
+
+
+@pytest.mark.parametrize("on_budget", ["fail", "pause"])
+async def test_what_a_child_uses_counts_while_it_runs(on_budget: str) -> None:
+    arcs = [(Arc(to=f"s{n + 1}"),) if n < 20 else () for n in range(21)]
+    steps = tuple(Step(name=f"s{n}", work=Call(tool="uses"), arcs=each) for n, each in enumerate(arcs))
+    grandchild = Plan(name="grandchild", steps=steps)
+    child = Plan(name="child", steps=(Step(name="deep", work=Child(plan=plan_hash(grandchild))),))
+    root = Plan(
+        name="root",
+        steps=(Step(name="kid", work=Child(plan=plan_hash(child))),),
+        budget={"tokens": 12},
+        on_budget=on_budget,
+    )
+    runs: list[str] = []
+
+    async def uses_when_counted(call: Any) -> Done:
+        """Begin when the root has counted the steps before this one, so that the letters have had their time."""
+        before = 5 * int(call.command.step.removeprefix("s"))
+        while not runs or (await opened.show(runs[0])).usage.get("tokens", 0) < before:
+            await asyncio.sleep(0.01)
+        return await uses(call)
+
+    async with open_engine({"uses": uses_when_counted}) as opened:
+        await opened.register(grandchild)
+        await opened.register(child)
+        run = (await opened.start(root)).id
+        runs.append(run)
+        await until(opened, run, {"fail": "failed", "pause": "paused"}[on_budget])
+        assert 12 < (await opened.show(run)).usage["tokens"] <= 25, "a step or two had begun before it was noticed"
+        if on_budget == "pause":
+            await opened.resume(run, budget={"tokens": 1000})
+            await until(opened, run, "completed")
+            assert (await opened.show(run)).usage == {"tokens": 105}, "nothing is counted twice"

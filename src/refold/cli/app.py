@@ -47,7 +47,7 @@ RUNS = (
 )
 GATES = ("list", "show", "approve", "reject", "answer")
 SCHEDULES = ("create", "list", "show", "pause", "resume", "trigger", "backfill", "preview", "delete")
-DLQ = ("list", "show", "redrive")
+DLQ = ("list", "show", "redrive", "dismiss")
 AUDIT = ("list", "verify")
 TOKEN = ("create", "list", "revoke", "link")
 NOETL = ("log",)
@@ -204,8 +204,47 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does; for a word that other programs use, the error says which command is meant."""
+        hint = _elsewhere(args[0]) if ctx.parent is None and args[0] not in self.commands else ""
+        if hint:
+            raise click.UsageError(f"No such command {args[0]!r}. Write `refold {hint}`.", ctx)
+        return super().resolve_command(ctx, args)
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return self._load(cmd_name) if cmd_name in self._names else self.commands.get(cmd_name)
+
+
+MEANT = {
+    "ls": "runs list",
+    "ps": "runs list",
+    "status": "runs show",
+    "describe": "runs show",
+    "stop": "runs cancel",
+    "kill": "runs cancel",
+    "rm": "runs delete",
+    "events": "runs history",
+    "tail": "runs logs",
+    "start": "run",
+    "exec": "run",
+    "server": "serve",
+    "workers": "doctor",
+    "lint": "validate",
+    "cron": "schedules",
+    "schedule": "schedules",
+    "secrets": "secret",
+    "config": "settings",
+    "version": "--version",
+}  # what other programs call them
+
+
+def _elsewhere(word: str) -> str:
+    """Return the command that is meant by a word which is no command of `refold` itself; empty: unknown."""
+    groups = {"runs": RUNS, "db": DB, "gates": GATES, "dlq": DLQ, "schedules": SCHEDULES}
+    within = (f"{group} {word}" for group, names in groups.items() if word in names)
+    return MEANT.get(word) or next(within, "")
 
 
 def _group(name: str, names: Sequence[str], load: Callable[[str], click.Command], help: str) -> LazyGroup:
@@ -304,7 +343,7 @@ def _command(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         said = io.StringIO()  # with what was typed, which may hold anything
         error.show(said)
-        output.print_message(said.getvalue().rstrip("\n"))
+        output.print_message(said.getvalue().rstrip("\n").replace("\nError: ", "\nerror: "))
         return error.exit_code
     for each in wrong.errors:
         output.print_message(f"error: {each}")

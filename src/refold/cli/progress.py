@@ -20,6 +20,7 @@ from refold.queries.runs import error_text
 MANY = 20  # lines shown together; further changes are only counted
 PACE = 2 * SECOND  # between two lines about one loop
 SILENT = ("pending",)
+STATUSES = {"issued": "started", "entered": "started", "bypassed": "skipped"}  # what machines read of steps
 
 
 class Changes:
@@ -65,6 +66,7 @@ class Changes:
         where = {"at": words.stamp(progress.now), "run": progress.run}
         for row in self.rows(progress):
             shown = {**to_builtins(row), "reason": row.reason.kind if row.reason is not None else None}
+            shown |= {"status": STATUSES.get(row.status, row.status), "error": shown.pop("fault")}
             yield {**where, **{key: value for key, value in shown.items() if value not in (None, 0)}}
         if progress.status != self._status:
             self._status = progress.status

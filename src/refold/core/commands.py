@@ -85,6 +85,7 @@ class LetterStart(Struct, frozen=True, tag="start", omit_defaults=True):
     predecessor: str = ""
     signals: dict[str, list[Any]] = {}
     folder: str = ""
+    budgeted: bool = False
 
 
 class LetterEnded(Struct, frozen=True, tag="ended", omit_defaults=True):
@@ -93,6 +94,13 @@ class LetterEnded(Struct, frozen=True, tag="ended", omit_defaults=True):
     parent: Parent
     outcome: Outcome
     usage: dict[str, int | float] = {}
+
+
+class LetterUsed(Struct, frozen=True, tag="used"):
+    """A child tells its parent how much it has used since its start, because a run above has a budget."""
+
+    parent: Parent
+    usage: dict[str, int | float]
 
 
 class LetterContinued(Struct, frozen=True, tag="continued"):
@@ -123,7 +131,9 @@ class LetterReport(Struct, frozen=True, tag="report", omit_defaults=True):
     report: Report
 
 
-LetterBody = LetterStart | LetterEnded | LetterContinued | LetterCancel | LetterPause | LetterResume | LetterReport
+LetterBody = (
+    LetterStart | LetterEnded | LetterUsed | LetterContinued | LetterCancel | LetterPause | LetterResume | LetterReport
+)
 
 
 class Letter(Struct, frozen=True):

@@ -37,6 +37,7 @@ class RunStarted(Struct, frozen=True, tag="run_started", omit_defaults=True):
     signals: dict[str, list[Any]] = {}  # that the predecessor received and did not take
     folder: str = ""  # in which the run was started: the working directory of its steps. Empty: that of the worker
     schedule: Planned | None = None
+    budgeted: bool = False  # a run above it has a budget and learns at once what this one uses
     file: str = ""  # the playbook, as its path was given in that folder; read only to say that it has changed
 
 
@@ -300,6 +301,15 @@ class ChildEnded(Struct, frozen=True, tag="child_ended", omit_defaults=True):
     usage: dict[str, int | float] = {}
 
 
+class ChildUsed(Struct, frozen=True, tag="child_used", omit_defaults=True):
+    """The child run of this command, or of a durable call in it, has used so much, its own child runs included."""
+
+    child: str
+    command: str
+    usage: dict[str, int | float]  # since its start
+    call: str = ""
+
+
 class ChildContinued(Struct, frozen=True, tag="child_continued", omit_defaults=True):
     """The child run of this command, or of a durable call in it, is continued by another run, which is waited for."""
 
@@ -421,6 +431,7 @@ Fact = (
     | CallsAwaited
     | BodyWoke
     | ChildEnded
+    | ChildUsed
     | ChildContinued
     | GateDecided
     | RunPaused

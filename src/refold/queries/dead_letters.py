@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, json
 
 from refold.core.outcomes import Instant
 from refold.core.read.dead_letters import DeadLetter, normalised
@@ -12,6 +12,8 @@ from refold.ports import Views
 from refold.queries.runs import ancestors, find_run
 
 EVERY = 1_000_000_000  # letters
+DISMISSED = "dismissed"  # the kind of the documents that say which reasons were dismissed
+PAGE = 200
 
 
 class FailureGroup(Struct, frozen=True):
@@ -24,12 +26,34 @@ class FailureGroup(Struct, frozen=True):
     commands: int
     runs: int
     last: Instant
+    steps: list[str] = []  # where it failed, as workflow/step
+
+
+class Dismissal(Struct, frozen=True):
+    """A person needs no reminder of what failed for this reason until this moment."""
+
+    at: Instant
+    by: str = ""
+
+
+def dismissals(views: Views) -> dict[str, Instant]:
+    """When a person dismissed reasons, by fingerprint. What failed for one of them later counts again."""
+    found: dict[str, Instant] = {}
+    while page := views.documents(DISMISSED, next(reversed(found), ""), PAGE):
+        found |= {each.id: json.decode(each.data, type=Dismissal).at for each in page}
+    return found
+
+
+def letters_that_count(views: Views) -> Iterator[DeadLetter]:
+    """All dead letters that nobody has dismissed, the latest first."""
+    until = dismissals(views)
+    return (letter for letter in views.dead(limit=EVERY) if letter.at > until.get(letter.fingerprint, -1))
 
 
 def failure_groups(views: Views) -> Iterator[FailureGroup]:
-    """The latest first."""
+    """The latest first, without those that were dismissed."""
     by_reason: dict[str, list[DeadLetter]] = {}
-    for letter in views.dead(limit=EVERY):
+    for letter in letters_that_count(views):
         by_reason.setdefault(letter.fingerprint, []).append(letter)
     for fingerprint, letters in by_reason.items():
         first = letters[0]
@@ -41,6 +65,7 @@ def failure_groups(views: Views) -> Iterator[FailureGroup]:
             sum(letter.count for letter in letters),
             len({letter.run for letter in letters}),
             max(letter.at for letter in letters),
+            sorted({f"{letter.workflow}/{letter.step}" for letter in letters}),
         )
 
 
@@ -60,7 +85,7 @@ def letters_of(views: Views, text: str) -> list[DeadLetter]:
 
 def runs_to_retry(views: Views, fingerprints: Sequence[str], runs: Sequence[str], everything: bool) -> list[Summary]:
     """The runs in which something failed for these reasons. A child is retried through its topmost parent."""
-    failed = [letter.run for letter in views.dead(limit=EVERY)] if everything else []
+    failed = [letter.run for letter in letters_that_count(views)] if everything else []
     failed += [letter.run for text in fingerprints for letter in letters_of(views, text)]
     failed += [find_run(views, text, changes=True).run for text in runs]
     rows = (views.summary(run) for run in dict.fromkeys(failed))

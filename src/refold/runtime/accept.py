@@ -14,6 +14,7 @@ from refold.core.commands import (
     LetterReport,
     LetterResume,
     LetterStart,
+    LetterUsed,
 )
 from refold.core.decide.decision import RUN_TIMER, Decision, starts_at
 from refold.core.decide.ending import GIVEN_UP, end_run
@@ -27,6 +28,7 @@ from refold.core.facts import (
     CancelAsked,
     ChildContinued,
     ChildEnded,
+    ChildUsed,
     GateDecided,
     ItemsSettled,
     PageCame,
@@ -435,6 +437,11 @@ class MailReader(Struct):
                             body.usage,
                         )
                     )
+            case LetterUsed():
+                at = body.parent
+                waited = state.children.get(f"{at.command}#{at.call}" if at.call else at.command) == letter.sender
+                if state.life in (RUNNING, ENDING) and (waited or letter.sender in state.orphans):
+                    self.d.record_fact(ChildUsed(letter.sender, at.command, body.usage, at.call))
             case LetterContinued():
                 if state.life in (RUNNING, ENDING):
                     parent = body.parent
@@ -467,6 +474,7 @@ class MailReader(Struct):
                 predecessor=body.predecessor,
                 signals=body.signals,
                 folder=body.folder,
+                budgeted=body.budgeted,
             )
         )
         if fault is not None:

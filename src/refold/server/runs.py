@@ -394,7 +394,7 @@ def fact_object(number: int, at: Instant, fact: Any, credential: Credential) -> 
     if not credential.may("values"):
         seen = ("number", "at", "type", "step", "visit", "attempt")
         return {name: found[name] for name in seen if name in found}
-    return found | {"text": fact_text(fact)}
+    return found | {"text": fact_text(fact, at)}
 
 
 async def show_why(call: Call) -> Answer:

@@ -17,7 +17,12 @@ HINTS = {
 @click.command()
 @click.argument("shell", type=click.Choice(sorted(HINTS)))
 def completion(shell: str) -> None:
-    """Print the completion script for a shell."""
+    """Print the completion script for a shell.
+
+    Put one line into the file that the shell reads at its start: `source <(refold completion bash)` into ~/.bashrc,
+    `source <(refold completion zsh)` into ~/.zshrc. For fish, write the script to
+    ~/.config/fish/completions/refold.fish.
+    """
     completer = get_completion_class(shell)
     assert completer is not None
     root = click.get_current_context().find_root().command

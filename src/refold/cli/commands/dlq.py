@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
-from msgspec import to_builtins
+from msgspec import json, to_builtins
 
 from refold.cli import database, exits, words
 from refold.cli import output as out
@@ -16,10 +16,11 @@ from refold.core.read.dead_letters import DeadLetter
 from refold.core.read.summary import Summary
 from refold.core.state import COMPLETED
 from refold.errors import Conflict, NotFound
-from refold.queries.dead_letters import failure_groups, letters_of, runs_to_retry
+from refold.queries.dead_letters import DISMISSED, Dismissal, failure_groups, letters_of, runs_to_retry
 from refold.runtime.mail import Reopen, RetryItems
 
 LONG = 60  # characters of a message in a table
+FEW = 10  # items of a dead letter in a table
 
 
 @click.command("list")
@@ -28,7 +29,7 @@ LONG = 60  # characters of a message in a table
 def list_groups(output: str, db: str) -> None:
     """List the reasons of failures that nothing handled.
 
-    The latest come first; each is shown with the number of its failures.
+    The latest come first; each is shown with the number of its failures. Those that were dismissed are left out.
     """
     with database.reading(db) as views:
         groups = list(failure_groups(views))
@@ -38,13 +39,13 @@ def list_groups(output: str, db: str) -> None:
     if not groups:
         out.print_message("there is no dead letter")
         return
-    heads = ("FINGERPRINT", "COMMANDS", "RUNS", "TOOL", "KIND", "LAST", "MESSAGE")
+    heads = ("FINGERPRINT", "COMMANDS", "RUNS", "STEP", "KIND", "LAST", "MESSAGE")
     lines = [
         (
             group.fingerprint,
             str(group.commands),
             str(group.runs),
-            group.tool,
+            _first(group.steps),
             group.kind,
             words.moment(group.last),
             out.truncated(out.printable(group.message), LONG),
@@ -83,9 +84,34 @@ def show(fingerprint: str, output: str, db: str) -> None:
     out.print_data(out.table(heads, lines, out.has_colour(sys.stdout), out.terminal_width()))
 
 
+def _first(steps: Sequence[str]) -> str:
+    return steps[0] + (f" and {len(steps) - 1} more" if len(steps) > 1 else "")
+
+
 def _items(letter: DeadLetter) -> str:
-    ellipsis = ", …" if letter.count > len(letter.items) > 0 else ""
-    return ", ".join(map(str, letter.items)) + ellipsis
+    """The first items, by their keys if they have some."""
+    shown = [str(each) for each in letter.keys or letter.items][:FEW]
+    return ", ".join(shown) + (", …" if letter.count > len(shown) > 0 else "")
+
+
+@click.command()
+@click.argument("fingerprints", nargs=-1, required=True, metavar="FINGERPRINT...")
+@db_option
+def dismiss(fingerprints: Sequence[str], db: str) -> None:
+    """Take reasons off the list: what failed for them until now needs nobody.
+
+    Runs and their failures stay as they are. What fails for the same reason later is listed again.
+    """
+    from refold.wiring import open_intake
+
+    with database.reading(db) as views:
+        chosen = dict.fromkeys(letters_of(views, text)[0].fingerprint for text in fingerprints)
+    with open_intake(db) as (_, store), store.turn([]) as turn:
+        for fingerprint in chosen:
+            before = turn.document(DISMISSED, fingerprint)
+            data = json.encode(Dismissal(turn.now, who()))
+            turn.put_document(DISMISSED, fingerprint, data, before.version if before is not None else 0)
+    out.print_message(f"dismissed: {', '.join(chosen)}")
 
 
 @click.command()
@@ -142,4 +168,4 @@ def _object(row: Summary, what: str) -> dict[str, Any]:
     return {"run": row.run, "name": row.name, "workflow": row.workflow, "status": row.status, "what": what}
 
 
-COMMANDS = {"list": list_groups, "show": show, "redrive": redrive}
+COMMANDS = {"list": list_groups, "show": show, "redrive": redrive, "dismiss": dismiss}

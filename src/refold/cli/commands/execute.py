@@ -203,6 +203,7 @@ class RunResult(Struct, frozen=True):
     error: str
     code: int
     seen: dict[str, Any] | None
+    cause: str  # why the first item of a loop failed, if that failed the run
 
 
 def execute(order: Execution, begin: Begin, screen: Screen) -> RunResult:
@@ -330,7 +331,7 @@ async def _ended(engine: Engine, shown: RunReport, order: Execution, screen: Scr
     cause = await engine.advance(lambda: first_failure(engine.store.views, graph, state))
     error = "" if state.error is None else "; ".join(filter(None, (error_text(state.error), cause)))
     result = to_plain_data(shown.result) if graph.by_events else shown.result
-    return RunResult(shown.status, result, error, exits.code_of_run(shown.status, late), seen)
+    return RunResult(shown.status, result, error, exits.code_of_run(shown.status, late), seen, cause)
 
 
 async def look(engine: Engine, run: str, screen: Screen) -> None:

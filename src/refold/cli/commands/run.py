@@ -542,6 +542,8 @@ def _tell_end(ended: Any, name: str, output: str, progress: str, quiet: bool) ->
     """Print the result to stdout, and messages about the run to stderr."""
     if ended.error and (quiet or progress == "none"):
         out.print_message(f"error: {out.printable(ended.error)}")
+    if ended.cause and _talks(progress, quiet) and progress != "none":
+        out.print_message(f"because {out.printable(ended.cause)}")
     if ended.code != exits.OK and _talks(progress, quiet):
         out.print_message(f"more: refold runs show {shlex.quote(name)}")
     try:

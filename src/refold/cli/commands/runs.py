@@ -244,6 +244,7 @@ def _put_run(seen: dict[str, Any], state: RunState, cause: str) -> None:
     steps = [
         (name, step["status"], str(step["visits"]), str(step["attempts"]), *_when(step, state), _came_of(step))
         for name, step in seen["steps"].items()
+        if not ("." in name and step["status"] in ("skipped", "bypassed", "pending"))  # made by a block, only leads on
     ]
     parts = ["\n".join(lines), out.table(heads, steps, colour, width)]
     if seen["children"]:
@@ -319,7 +320,7 @@ def history(run: str | None, after: int, output: str, db: str) -> None:
         return
     for number, at, fact in records:
         passed = (at - row.created_at) / 1e6
-        line = f"{number:>6}  {passed:>9.3f} s  {out.printable(fact_text(fact))}"
+        line = f"{number:>6}  {passed:>9.3f} s  {out.printable(fact_text(fact, at))}"
         out.print_data(out.truncated(line, out.terminal_width()) if out.terminal_width() else line)
 
 

@@ -20,6 +20,7 @@ from refold.core.commands import (
     LetterPause,
     LetterResume,
     LetterStart,
+    LetterUsed,
     child_id,
     child_name,
     command_id,
@@ -48,6 +49,7 @@ from refold.core.facts import (
     StepSettled,
     Took,
 )
+from refold.core.faults import fault_text
 from refold.core.fold import apply, visits
 from refold.core.fold.events import group_of, runs_out, timers, timers_of
 from refold.core.fold.routing import ARC_INPUTS, with_arc_inputs
@@ -70,7 +72,7 @@ from refold.core.pipeline import sealed_in
 from refold.core.plan import BODY, Child, Step, WorkerWork
 from refold.core.read.loaded import Loaded, event_at, events_of
 from refold.core.read.template_scope import RunScope, item_scope
-from refold.core.state import COMPLETED, FAILED, RUNNING, FanOut, OpenCommand, RunState
+from refold.core.state import COMPLETED, FAILED, RUNNING, TERMINAL, FanOut, OpenCommand, RunState
 
 RUN_TIMER = "run"
 PREFERENCE = SECOND  # how long only the worker that holds a parked body may claim its command
@@ -120,11 +122,14 @@ class Decision(Struct):
     _touched: dict[str, None] = {}
     _timers: dict[str, None] = {}
     _orphans: set[str] = set()
+    _used: dict[str, int | float] = {}  # before this turn
     _inputs: dict[str, Any] = {}  # inputs of items, each evaluated once per turn, so that all orders use the same value
     _unfit: dict[str, Fault | None] = {}  # why the child of an item cannot start
 
     def __post_init__(self) -> None:
         self.now = max(self.now, self.state.at)  # the times of a run never go back
+        if self.state.budgeted:
+            self._used = dict(self.state.usage)
         if self.state.orphans:
             self._orphans.update(self.state.orphans)
 
@@ -212,6 +217,13 @@ class Decision(Struct):
     def post(self, key: str, to: str, body: LetterBody) -> None:
         self.letters.append(Letter(key=key, sender=self.state.run, to=to, body=body))
 
+    def report_usage(self) -> None:
+        """Tell the parent what this turn has used, if a run above has a budget. The letter about the end has it too."""
+        state = self.state
+        if state.budgeted and state.parent is not None and state.life not in TERMINAL and state.usage != self._used:
+            body = LetterUsed(state.parent, dict(state.usage))
+            self.post(f"{state.run}/{state.seq}/used", state.parent.run, body)
+
     def dismiss_orphans(self) -> None:
         """Cancel the child runs of dropped commands, which no command waits for."""
         for child in self.state.orphans:
@@ -236,6 +248,7 @@ class Decision(Struct):
             depth=self.state.depth + 1,
             name=child_name(self.state.name or self.state.run[:8], owner),
             folder=self.state.folder,
+            budgeted=not detached and (self.state.budgeted or bool(self.state.budget)),
         )
         self.post(f"{child}/start", child, body)
 
@@ -395,6 +408,7 @@ class Decision(Struct):
             predecessor=state.run,
             signals=state.signals,
             folder=state.folder,
+            budgeted=state.budgeted,
         )
         self.post(f"{successor}/start", successor, body)
         if state.parent is not None and not state.parent.detached:
@@ -474,7 +488,7 @@ def _as_outcome(fact: RunEnded, status: str) -> Outcome:
         return Succeeded(fact.result, fact.blob)
     if status == FAILED:
         error = fact.error
-        why = f"{error.step}: {error.fault.message if error.fault else error.why}" if error else ""
+        why = f"{error.step}: {fault_text(error.fault) if error.fault else error.why}" if error else ""
         data = None if error is None else {"step": error.step, "why": error.why}
         return Failed(Fault("child_failed", why, data=data))
     return Cancelled("the child run was cancelled")

@@ -10,14 +10,16 @@ from refold.core.state import CANCELLED, COMPLETED, ENDING, FAILED, RUNNING, Ope
 GIVEN_UP = 2  # cancellations after which finalizers do not run any more
 
 
-def end_run(d: Decision, outcome: str, error: StepFault | None = None) -> None:
+def end_run(d: Decision, outcome: str, error: StepFault | None = None, children_finish: bool = True) -> None:
     """Begin to end the run: no step is entered any more, and commands that may not finish are cancelled."""
     state, plan = d.state, d.graph.plan
     final = _first_finalizers(d, outcome) if state.life == RUNNING else _remaining_finalizers(d, outcome)
     entered = tuple(d.graph.name(s) for s in state.entered)
     asked = state.cancel is not None or state.timed_out is not None
     cleaning = _cleaning(d, outcome)
-    withdrawn = _withdrawn(d, outcome == FAILED and plan.on_failure == "drain" and not asked, final, cleaning)
+    withdrawn = _withdrawn(
+        d, outcome == FAILED and plan.on_failure == "drain" and not asked, final, cleaning, children_finish
+    )
     d.record_moves()
     d.record_fact(RunEnding(outcome, error, withdrawn, final, cleaning, state.grace if cleaning else 0.0))
     if entered:
@@ -25,10 +27,11 @@ def end_run(d: Decision, outcome: str, error: StepFault | None = None) -> None:
 
 
 def divert(d: Decision, step: str) -> None:
-    """End the run with this step and the finalizers that always run; running commands finish first."""
+    """End the run with this step and the finalizers that always run. Running commands finish first, and child runs,
+    which would use more, are cancelled."""
     entered = tuple(d.graph.name(s) for s in d.state.entered)
     final = (step, *d.graph.plan.always)
-    withdrawn = _withdrawn(d, d.graph.plan.on_failure == "drain", final)
+    withdrawn = _withdrawn(d, d.graph.plan.on_failure == "drain", final, children_finish=False)
     d.record_fact(RunEnding(COMPLETED, None, withdrawn, final))
     if entered:
         d.move(Dropped(entered))
@@ -69,8 +72,11 @@ def _began(opened: OpenCommand, is_running: bool) -> bool:
     return opened.item is None and (is_running or (bool(opened.recorded) and not opened.held))
 
 
-def _withdrawn(d: Decision, drains: bool, final: tuple[str, ...], cleaning: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return the commands to cancel: all that have not reported. A draining run keeps children and claimed commands."""
+def _withdrawn(
+    d: Decision, drains: bool, final: tuple[str, ...], cleaning: tuple[str, ...] = (), children_finish: bool = True
+) -> tuple[str, ...]:
+    """Return the commands to cancel: all that have not reported. A draining run keeps claimed commands, and children if
+    they may finish."""
     spared = d.claimed_now() if drains else frozenset()
     kept = d.graph.index[final[0]] if final else -1
     return tuple(
@@ -79,7 +85,7 @@ def _withdrawn(d: Decision, drains: bool, final: tuple[str, ...], cleaning: tupl
         if command not in d.state.judge
         and command not in cleaning
         and opened.step != kept
-        and not (drains and opened.child)
+        and not (drains and opened.child and children_finish)
         and (command not in spared or opened.held)
     )
 
@@ -133,8 +139,7 @@ def watch_budget(d: Decision) -> None:
         case "pause":
             d.record_fact(RunPaused(PAUSED_BY_BUDGET))
         case on_budget if on_budget == "fail" or d.state.kept is not None:
-            end_run(
-                d, FAILED, StepFault("", 0, "budget", Fault("budget", over_budget_text(*exceeded), retryable=False))
-            )
+            fault = Fault("budget", over_budget_text(*exceeded), retryable=False)
+            end_run(d, FAILED, StepFault("", 0, "budget", fault), children_finish=False)
         case step:
             divert(d, step)

@@ -11,7 +11,7 @@ from refold.core.decide.issue import fill_windows, issue_entered, start_waiting_
 from refold.core.decide.routing import deliver_signals, enter_step, give_up_items, route
 from refold.core.decide.waits import check_polls
 from refold.core.expressions import CannotEvaluate
-from refold.core.facts import RunEnded, StepFault
+from refold.core.facts import ChildUsed, RunEnded, StepFault
 from refold.core.outcomes import Fault
 from refold.core.plan import CONTINUE
 from refold.core.read.loaded import event_at
@@ -96,8 +96,10 @@ def _result(d: Decision) -> Any:
     return data.get("result") if isinstance(data, dict) else data
 
 
-def _issues_more(d: Decision, state: RunState) -> bool:
-    return bool(state.entered or state.judge or state.filling or state.taking or d.due)
+def _spends_more(d: Decision, state: RunState) -> bool:
+    """Whether more will be issued, or child runs that are not over have used something."""
+    issues = bool(state.entered or state.judge or state.filling or state.taking or d.due)
+    return issues or any(type(fact) is ChildUsed for fact in d.facts)
 
 
 Guard = Callable[[Decision, RunState], Any]
@@ -112,7 +114,7 @@ RULES: Rules = (
     (lambda d, state: state.polls, check_polls),
     (lambda d, state: state.judge, give_up_items),
     (lambda d, state: state.ready or state.ended or state.judge or state.over or state.failures, route),
-    (lambda d, state: state.budget and state.life == RUNNING and _issues_more(d, state), watch_budget),
+    (lambda d, state: state.budget and state.life == RUNNING and _spends_more(d, state), watch_budget),
     (lambda d, state: state.entered or d.moves, issue_entered),
     (lambda d, state: state.judge, try_again),
     (lambda d, state: d.due, start_waiting_children),
@@ -128,7 +130,7 @@ EVENT_RULES: Rules = (
     (lambda d, state: state.answered and state.life == RUNNING, deliver_answers),
     (lambda d, state: state.judge, catch_failures),
     (lambda d, state: state.stopped is not None or state.untaken or state.failures, end_by_event),
-    (lambda d, state: state.budget and state.life == RUNNING and _issues_more(d, state), watch_budget),
+    (lambda d, state: state.budget and state.life == RUNNING and _spends_more(d, state), watch_budget),
     (lambda d, state: state.judge, try_again),
     (lambda d, state: state.taking and state.life == RUNNING, take_events),
     (lambda d, state: not state.visiting, end_without_event),
@@ -154,6 +156,7 @@ def decide(d: Decision) -> None:
             break
     d.record_moves()
     d.dismiss_orphans()
+    d.report_usage()
 
 
 def _rests(state: RunState) -> bool:

@@ -13,6 +13,7 @@ from refold.core.facts import (
     CancelAsked,
     ChildContinued,
     ChildEnded,
+    ChildUsed,
     Dropped,
     Entered,
     EventsTaken,
@@ -155,7 +156,7 @@ def _run_started(graph: Graph, state: RunState, fact: RunStarted) -> None:
     state.folder = fact.folder
     state.input = fact.input if graph.plan.computed else {**graph.plan.defaults, **fact.input}
     state.parent, state.depth, state.predecessor = fact.parent, fact.depth, fact.predecessor
-    state.schedule = fact.schedule
+    state.schedule, state.budgeted = fact.schedule, fact.budgeted
     for name, values in fact.signals.items():
         waits.keep_signals(state, name, values)
     state.budget = dict(graph.plan.budget)
@@ -423,6 +424,7 @@ _APPLY: dict[type, Callable[[Graph, RunState, Any], None]] = for_every_fact(
         CallsAwaited: waits.calls_awaited,
         BodyWoke: waits.body_woke,
         ChildEnded: waits.child_ended,
+        ChildUsed: waits.child_used,
         ChildContinued: waits.child_continued,
         GateDecided: waits.gate_decided,
         RunPaused: _run_paused,

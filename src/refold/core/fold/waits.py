@@ -9,6 +9,7 @@ from refold.core.facts import (
     CallSettled,
     ChildContinued,
     ChildEnded,
+    ChildUsed,
     GateDecided,
     SignalReceived,
     SignalTaken,
@@ -208,8 +209,18 @@ def await_child(graph: Graph, state: RunState, command: str) -> None:
     opened.deadline = _deadline(state, graph.step(opened.step).timeout)
 
 
+def child_used(graph: Graph, state: RunState, fact: ChildUsed) -> None:
+    visits.add_usage(state, _not_counted(state, fact.child, fact.usage))
+    state.counted[fact.child] = fact.usage
+
+
+def _not_counted(state: RunState, child: str, usage: dict[str, int | float]) -> dict[str, int | float]:
+    counted = state.counted.pop(child, {}) if state.counted else {}
+    return {unit: amount - counted.get(unit, 0) for unit, amount in usage.items()} if counted else usage
+
+
 def child_ended(graph: Graph, state: RunState, fact: ChildEnded) -> None:
-    visits.add_usage(state, fact.usage)
+    visits.add_usage(state, _not_counted(state, fact.child, fact.usage))
     owner = f"{fact.command}#{fact.call}" if fact.call else fact.command
     if state.children.get(owner) != fact.child:
         state.orphans.pop(fact.child, None)
@@ -224,6 +235,7 @@ def child_ended(graph: Graph, state: RunState, fact: ChildEnded) -> None:
 def child_continued(graph: Graph, state: RunState, fact: ChildContinued) -> None:
     """Wait for the successor in the place of the child. A child that is no longer waited for has an orphan for it."""
     owner = f"{fact.command}#{fact.call}" if fact.call else fact.command
+    state.counted.pop(fact.child, None)
     if state.children.get(owner) == fact.child:
         state.children[owner] = fact.successor
         if not fact.call and fact.command in state.open:

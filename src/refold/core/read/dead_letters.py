@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from refold.core.facts import StepFault
+from refold.core.faults import fault_text
 from refold.core.fold.fanout import ITEMS_FAILED, failed_items
 from refold.core.graph import Graph
 from refold.core.outcomes import Fault, Instant, fault_of_outcome
 from refold.core.plan import Call, WorkerWork, tool_of
-from refold.core.read.loaded import Loaded
+from refold.core.read.loaded import Loaded, has_keys, key_of
 from refold.core.read.template_scope import outcomes_of
 from refold.core.state import COMPLETED, TERMINAL, RunState
 
@@ -39,6 +40,7 @@ class DeadLetter(Struct, frozen=True, omit_defaults=True):
     name: str = ""  # the name of the run
     count: int = 1  # how many commands failed
     items: tuple[int, ...] = ()  # the first failed items
+    keys: tuple[str, ...] = ()  # their keys, if items of the loop have keys
 
 
 def normalised(message: str) -> str:
@@ -87,11 +89,17 @@ def _of(graph: Graph, state: RunState, loaded: Loaded, failure: StepFault) -> It
         fault = (fault_of_outcome(outcome) if outcome is not None else None) or failure.fault
         groups.setdefault(fingerprint(tool, fault), (fault, []))[1].append(item)
     for fault, items in groups.values():
-        yield _letter(graph, state, failure, fault, items)
+        keys = tuple(key_of(fan, loaded, item) for item in items[:LISTED]) if has_keys(fan, loaded) else ()
+        yield _letter(graph, state, failure, fault, items, keys)
 
 
 def _letter(
-    graph: Graph, state: RunState, failure: StepFault, fault: Fault, items: list[int] | None = None
+    graph: Graph,
+    state: RunState,
+    failure: StepFault,
+    fault: Fault,
+    items: list[int] | None = None,
+    keys: tuple[str, ...] = (),
 ) -> DeadLetter:
     tool = _tool(graph, graph.index[failure.step])
     return DeadLetter(
@@ -101,12 +109,13 @@ def _letter(
         fingerprint=fingerprint(tool, fault),
         tool=tool,
         kind=fault.kind,
-        message=fault.message[:LONG],
+        message=fault_text(fault)[:LONG],
         at=state.ended_at,
         workflow=graph.plan.name,
         name=state.name,
         count=len(items) if items is not None else 1,
         items=tuple(items[:LISTED]) if items is not None else (),
+        keys=keys,
     )
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import json
+
 from refold.core.fact_kinds import for_every_fact, for_every_move
 from refold.core.facts import (
     BodyWoke,
@@ -13,6 +15,7 @@ from refold.core.facts import (
     CancelAsked,
     ChildContinued,
     ChildEnded,
+    ChildUsed,
     Dropped,
     Entered,
     EventsTaken,
@@ -51,13 +54,34 @@ from refold.core.facts import (
     VisitFailed,
 )
 from refold.core.faults import fault_text
-from refold.core.outcomes import Cancelled, Outcome, Parked, Report, Succeeded, Suspended, TimedOut, fault_of_outcome
+from refold.core.outcomes import (
+    Cancelled,
+    Instant,
+    Outcome,
+    Parked,
+    Report,
+    Succeeded,
+    Suspended,
+    TimedOut,
+    fault_of_outcome,
+)
+from refold.core.read.why_text import took
 from refold.core.times import stamp
 
 
-def fact_text(fact: Fact) -> str:
-    """Return a fact as one line for people."""
-    return _TEXTS[type(fact)](fact)
+def fact_text(fact: Fact, at: Instant = 0) -> str:
+    """Return a fact as one line for people. `at` is when it was recorded: delays are counted from then."""
+    return _TEXTS[type(fact)](fact) + (_delay(fact, at) if at and isinstance(fact, StepIssued | ItemsRetried) else "")
+
+
+def _delay(fact: StepIssued | ItemsRetried, at: Instant) -> str:
+    first = min((at for _, _, at in fact.items), default=0) if isinstance(fact, ItemsRetried) else fact.not_before
+    return f", after {took(at, first)}" if first > at else ""
+
+
+def value_text(value: Any) -> str:
+    """Return data as JSON on one line."""
+    return json.encode(value, enc_hook=str).decode()
 
 
 def _where(fact: Any) -> str:
@@ -80,12 +104,13 @@ def _started(fact: RunStarted) -> str:
     by = f" by {fact.parent.command} of run {fact.parent.run}" if fact.parent is not None else ""
     if fact.schedule is not None:
         by = f" by the schedule {fact.schedule.id} for {stamp(fact.schedule.planned)}"
-    return f"run started{by}" + (f" with {fact.input}" if fact.input else "")
+    return f"run started{by}" + (f" with {value_text(fact.input)}" if fact.input else "")
 
 
 def _issued(fact: StepIssued) -> str:
     waits = [f"signal {signal!r}" for signal in (fact.signal, *fact.signals) if signal]
-    waits += ["a time"] if fact.until is not None else []
+    decides = fact.input is not None or fact.choices
+    waits += ["a decision" if decides else "a time"] if fact.until is not None else []
     if fact.child:
         return f"{_where(fact)} started run {fact.child}"
     if waits:
@@ -129,6 +154,10 @@ def _ended(outcome: Outcome, attempt: int = 0) -> str:
             return "failed" + (f" on try {attempt}" if attempt else "") + f": {fault_text(fault)}"
 
 
+def _amounts(usage: dict[str, int | float]) -> str:
+    return ", ".join(f"{amount:g} {unit}" for unit, amount in usage.items())
+
+
 def _events(fact: EventsTaken) -> str:
     count = sum(map(len, fact.batches))
     last = fact.first + len(fact.batches) - 1
@@ -144,17 +173,38 @@ def _reported(report: Report) -> str:
 def _fault(error: StepFault | None) -> str:
     if error is None:
         return ""
-    why = fault_text(error.fault) if error.fault is not None else ""
-    return f": {error.step} " * bool(error.step) + f"{error.why}" + _because(why)
+    step = f"{error.step} " if error.step else ""
+    return f": {step}{error.why}" + _because(fault_text(error.fault) if error.fault is not None else "")
+
+
+def _is_generated(step: str) -> bool:
+    """Whether a block made the step. Its name says so: names that people give have no dot."""
+    return "." in step
 
 
 def _took(move: Took) -> str:
-    sets = " and set " + ", ".join(f"{key} = {value!r}" for key, value in move.sets.items()) if move.sets else ""
-    added = ", ".join(f"{values!r} to {key}" for key, values in move.appends.items())
-    sets += f" and added {added}" if added else ""
+    sets = [f"{key} = {value_text(value)}" for key, value in move.sets.items() if not _is_generated(key)]
+    text = " and set " + ", ".join(sets) if sets else ""
+    added = ", ".join(f"{value_text(values)} to {key}" for key, values in move.appends.items())
+    text += f" and added {added}" if added else ""
     arcs = "took no arc" if not move.arcs else "took arc " + " and ".join(str(arc + 1) for arc in move.arcs)
     arcs = "is over" if move.quiet else arcs
-    return f"{_where(move)} {arcs}{sets}" + (f" ({fault_text(move.fault)})" if move.fault is not None else "")
+    return f"{_where(move)} {arcs}{text}" + (f" ({fault_text(move.fault)})" if move.fault is not None else "")
+
+
+def _routed(fact: Routed) -> str:
+    """Steps that a block made are left out unless nothing else happened."""
+    texts = [text for move in fact.moves if (text := _MOVES[type(move)](move))]
+    return "; ".join(texts) or "the steps of a block that only lead to others were passed"
+
+
+def _named(verb: str, move: Skipped | Dropped) -> str:
+    steps = [step for step in move.steps if not _is_generated(step)]
+    return f"{verb} {', '.join(steps)}" if steps else ""
+
+
+def _of_step(text: Callable[[Any], str]) -> Callable[[Any], str]:
+    return lambda move: "" if _is_generated(move.step) and type(move) is not Entered else text(move)
 
 
 def _reopened(fact: RunReopened) -> str:
@@ -170,12 +220,12 @@ _MOVES: dict[type, Callable[[Any], str]] = for_every_move(
     "text for people (core/read/fact_text.py)",
     {
         Entered: lambda move: f"{_where(move)} entered",
-        Took: _took,
-        Bypassed: lambda move: f"{_where(move)} bypassed",
-        Skipped: lambda move: f"skipped {', '.join(move.steps)}",
-        Dropped: lambda move: f"dropped {', '.join(move.steps)}",
-        PassBegan: lambda move: f"another pass from {move.head}",
-        LoopLeft: lambda move: f"the loop of {move.head} is over",
+        Took: _of_step(_took),
+        Bypassed: _of_step(lambda move: f"{_where(move)} bypassed"),
+        Skipped: lambda move: _named("skipped", move),
+        Dropped: lambda move: _named("dropped", move),
+        PassBegan: lambda move: f"another pass from {move.head.partition('.')[0]}",
+        LoopLeft: lambda move: f"the loop of {move.head.partition('.')[0]} is over",
     },
 )
 
@@ -211,12 +261,15 @@ _TEXTS: dict[type, Callable[[Any], str]] = for_every_fact(
             f"{_where(fact)} failed permanently" + (f", which is sent as {fact.event}" if fact.event else "")
         ),
         RequestAnswered: lambda fact: f"request {fact.id!r} was answered, which is sent as {fact.sent.type}",
-        Routed: lambda fact: "; ".join(_MOVES[type(move)](move) for move in fact.moves),
-        SignalReceived: lambda fact: f"signal {fact.name!r} came" + (f" with {fact.value!r}" if fact.value else ""),
+        Routed: _routed,
+        SignalReceived: lambda fact: (
+            f"signal {fact.name!r} came" + (f" with {value_text(fact.value)}" if fact.value else "")
+        ),
         SignalTaken: lambda fact: f"{fact.command} took signal {fact.name!r}",
         CallSettled: lambda fact: f"{fact.command} call {fact.key} {_ended(fact.outcome)}",
         CallsAwaited: lambda fact: f"{fact.command} waits for {', '.join(call.key for call in fact.calls)}",
         BodyWoke: lambda fact: f"{fact.command} has continued by itself",
+        ChildUsed: lambda fact: f"{fact.command} run {fact.child} has used {_amounts(fact.usage)} until now",
         ChildContinued: lambda fact: f"{fact.command} run {fact.child} is continued by run {fact.successor}",
         ChildEnded: lambda fact: f"{fact.command} run {fact.child} {_ended(fact.outcome)}",
         GateDecided: lambda fact: f"{_where(fact)} decided: {', '.join((fact.option, *fact.choices))}" + _by(fact.by),

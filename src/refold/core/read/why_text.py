@@ -70,7 +70,7 @@ def _signal(reason: Reason, when: MomentTexts) -> str:
 def _slot(reason: Reason, when: MomentTexts) -> str:
     if not reason.worker:
         return "waits for a worker to take it"
-    return f"waits for a slot, held by {reason.worker} until {when.until(reason.until or 0)}"
+    return f"waits until worker {reason.worker} begins it"
 
 
 def _parked(reason: Reason, when: MomentTexts) -> str:
@@ -112,7 +112,7 @@ def _batch(reason: Reason, when: MomentTexts) -> str:
 
 
 KINDS: dict[str, Callable[[Reason, MomentTexts], str]] = {
-    "running": lambda reason, when: f"with {reason.worker}, leased until {when.until(reason.until or 0)}",
+    "running": lambda reason, when: f"runs in worker {reason.worker}",
     "slot": _slot,
     "no_worker": lambda reason, when: "no worker is running that could take it",
     "no_code": lambda reason, when: no_code(reason),

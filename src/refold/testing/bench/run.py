@@ -153,7 +153,8 @@ def told_in_lines(records: Sequence[Record], most: int) -> list[str]:
     """Facts with their numbers and how long after the beginning they came; of many, the last."""
     began = records[0][1] if records else 0
     lines = [
-        f"  {number:>4}  {(at - began) / SECOND:>10.3f} s  {fact_text(fact)}" for number, at, fact in records[-most:]
+        f"  {number:>4}  {(at - began) / SECOND:>10.3f} s  {fact_text(fact, at)}"
+        for number, at, fact in records[-most:]
     ]
     return [f"  … {len(records) - most} facts before"] * (len(records) > most) + lines
 
