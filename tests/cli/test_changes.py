@@ -80,7 +80,7 @@ def test_machines_get_objects() -> None:
 
     at = "2027-01-15T08:00:00.000000Z"
     assert objects(of(StepProgress("a", "issued", 1, reason=waits))) == [
-        {"at": at, "run": "0123456789", "step": "a", "status": "issued", "visits": 1, "reason": "timer"},
+        {"at": at, "run": "0123456789", "step": "a", "status": "started", "visits": 1, "reason": "timer"},
         {"at": at, "run": "0123456789", "status": "running"},
     ]
     assert objects(of(StepProgress("a", "failed", 1, 1, fault=Fault("x", "y")), status="failed")) == [
@@ -91,7 +91,7 @@ def test_machines_get_objects() -> None:
             "status": "failed",
             "visits": 1,
             "attempts": 1,
-            "fault": {"kind": "x", "message": "y"},
+            "error": {"kind": "x", "message": "y"},
         },
         {"at": at, "run": "0123456789", "status": "failed"},
     ]
