@@ -9,7 +9,7 @@ from msgspec import json, to_builtins
 
 from refold.cli import database, exits, words
 from refold.cli import output as out
-from refold.cli.options import follow_option, output_option, store_option, who
+from refold.cli.options import db_option, follow_option, output_option, store_option, who
 from refold.cli.server import db_argument
 from refold.cli.steering import steering
 from refold.core.read.dead_letters import DeadLetter

@@ -74,6 +74,7 @@ def _result(views: Views, graph: Graph, state: RunState, with_object: bool) -> R
         error,
         exits.code_of_run(status, late),
         run_object(views, graph, state, words.now()) if with_object else None,
+        cause,
     )
 
 
