@@ -17,9 +17,8 @@ def end_run(d: Decision, outcome: str, error: StepFault | None = None, children_
     entered = tuple(d.graph.name(s) for s in state.entered)
     asked = state.cancel is not None or state.timed_out is not None
     cleaning = _cleaning(d, outcome)
-    withdrawn = _withdrawn(
-        d, outcome == FAILED and plan.on_failure == "drain" and not asked, final, cleaning, children_finish
-    )
+    drains = outcome == FAILED and plan.on_failure == "drain" and not asked
+    withdrawn = _withdrawn(d, drains, final, cleaning, children_finish)
     d.record_moves()
     d.record_fact(RunEnding(outcome, error, withdrawn, final, cleaning, state.grace if cleaning else 0.0))
     if entered:
