@@ -611,6 +611,9 @@ class Meanwhile(Protocol):
 
     async def recall(self) -> Memory: ...
 
+    async def recorded_before(self) -> Mapping[str, Outcome]:
+        """Return what was recorded under earlier leases; this costs nothing under the first."""
+
     async def record(self, key: str, outcome: Outcome) -> None: ...
 
     async def publish(self, lines: Sequence[Any]) -> None: ...

@@ -3,10 +3,9 @@
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
-from tests.cli.program import PROGRAM, environment, refold
+from tests.cli.program import PROGRAM, environment, refold, started, until
 from tests.noetl.house import HEAD
 
 CRASH = (
@@ -38,9 +37,7 @@ def test_a_killed_run_repeats_no_finished_step_and_goes_on_counting_its_tries(tm
     (tmp_path / "play.yaml").write_text(CRASH)
     command = [*PROGRAM, "run", "play.yaml", "--name", "it", "-i", f"folder={tmp_path}", "-q"]
     with subprocess.Popen(command, cwd=tmp_path, env=environment(), stderr=subprocess.DEVNULL) as running:
-        until = time.monotonic() + 60
-        while "try 4" not in lines(tmp_path) and time.monotonic() < until:
-            time.sleep(0.02)
+        until(lambda: "try 4" in lines(tmp_path))
         os.kill(running.pid, signal.SIGKILL)
     before = lines(tmp_path)
     (tmp_path / "go").touch()
@@ -51,6 +48,40 @@ def test_a_killed_run_repeats_no_finished_step_and_goes_on_counting_its_tries(tm
     tries = [int(line.split()[1]) for line in after if line.startswith("try")]
     assert len(tries) > sum(line.startswith("try") for line in before)
     assert tries == sorted(tries) and tries[-1] >= 4  # it goes on where it was; a try that was cut off may come again
+
+
+TASKS = (
+    HEAD
+    + """\
+workload: {folder: x}
+workflow:
+  - step: work
+    tool:
+      - name: claim
+        kind: shell
+        command: "echo claim >> {{ folder }}/log; seq 50000 | tr -d '[:space:]' | head -c 100000"
+      - name: note
+        kind: python
+        input: {text: "{{ claim.stdout }}"}
+        code: "result = {'size': len(text)}"
+        set: {ctx.size: "{{ output.data.size }}"}
+      - {name: fetch, kind: shell, command: "echo fetch >> {{ folder }}/log; test -e {{ folder }}/go || sleep 60"}
+      - {name: save, kind: shell, command: "echo save {{ note.size }} {{ claim.stdout | length }} >> {{ folder }}/log"}
+    next: {arcs: [{step: last}]}
+  - {step: last, tool: {kind: shell, command: "echo last {{ ctx.size }} >> {{ folder }}/log"}}
+"""
+)
+
+
+def test_finished_tasks_of_a_list_are_not_done_again_after_a_crash(tmp_path: Path) -> None:
+    (tmp_path / "play.yaml").write_text(TASKS)
+    with started(tmp_path, "run", "play.yaml", "--name", "it", "-i", f"folder={tmp_path}", "-q") as running:
+        until(lambda: "fetch" in lines(tmp_path))
+        running.kill()
+    (tmp_path / "go").touch()
+    done = refold(tmp_path, "runs", "resume", "it", "-q")
+    assert done.code == 0, done.err
+    assert lines(tmp_path) == ["claim", "fetch", "fetch", "save 100000 100000", "last 100000"]
 
 
 def test_refold_run_stays_until_children_that_nobody_waits_for_have_ended(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """What a body shows: what could not be shown is not a secret."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -15,6 +15,9 @@ from refold.python.body_call import Published
 class Gone:
     async def recall(self) -> Memory:
         return Memory()
+
+    async def recorded_before(self) -> Mapping[str, Outcome]:
+        return {}
 
     async def record(self, key: str, outcome: Outcome) -> None:
         return None

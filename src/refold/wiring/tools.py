@@ -66,7 +66,7 @@ def make_tools(
         vault = world.vault
         if vault is None and world.secrets is not None:
             vault = vault_of(world.secrets, tools)
-        return PipelineTool(tools, templates, world.clock, worker, vault)
+        return PipelineTool(tools, templates, world.clock, worker, vault, read_blob)
 
     def agent() -> Tool:
         from refold.tools.agent.tool import AgentTool

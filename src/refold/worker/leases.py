@@ -207,6 +207,12 @@ class PatientDesk(Struct, frozen=True):
         memory = self.lease.memory
         return memory if memory is not None else await self._asked(lambda: self.desk.recall(self.lease))
 
+    async def recorded_before(self) -> Mapping[str, Outcome]:
+        """Return what was recorded under earlier leases; this costs nothing under the first."""
+        if self.lease.generation <= 1:
+            return {}
+        return (await self.recall()).recorded
+
     async def record(self, key: str, outcome: Outcome) -> None:
         """Record a durable call. Raises ToolFailed for a result that holds a secret, and records nothing of it.
 

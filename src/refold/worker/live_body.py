@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context
 from typing import Any
@@ -168,6 +168,10 @@ class LiveBody:
     async def recall(self) -> Memory:
         memory: Memory = await self._with_lease(lambda desk: desk.recall())
         return memory
+
+    async def recorded_before(self) -> Mapping[str, Outcome]:
+        found: Mapping[str, Outcome] = await self._with_lease(lambda desk: desk.recorded_before())
+        return found
 
     async def record(self, key: str, outcome: Outcome) -> None:
         await self._with_lease(lambda desk: desk.record(key, outcome))

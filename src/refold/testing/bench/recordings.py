@@ -1,7 +1,7 @@
 """The results of a run, taken from its log: what each tool gave, try after try, as a recording for tests."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -127,6 +127,9 @@ class _Knowing:
     async def recall(self) -> Memory:
         memory = await self._desk.recall()
         return structs.replace(memory, recorded={**self._known, **memory.recorded})
+
+    async def recorded_before(self) -> Mapping[str, Outcome]:
+        return {**self._known, **await self._desk.recorded_before()}
 
     async def record(self, key: str, outcome: Outcome) -> None:
         self._miss(f"{self._command} ({key})")

@@ -1,18 +1,22 @@
-"""The tool that runs a pipeline: task after task in one worker, with rules about what follows each try."""
+"""The tool that runs a pipeline: task after task in one worker, with rules about what follows each try.
+
+A task that has ended is recorded before the next one begins, so that a crash repeats only the task that was running.
+"""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct, convert, structs, to_builtins
 
+from refold.core import codec
 from refold.core.expressions import CannotEvaluate
 from refold.core.faults import fault_from_exception
-from refold.core.outcomes import SECOND, Failed, Fault, Parked, SetKey, Succeeded, Suspended, TimedOut
+from refold.core.outcomes import SECOND, Blob, Failed, Fault, Parked, SetKey, Succeeded, Suspended, TimedOut
 from refold.core.outcomes import fault_of_outcome as fault_in
 from refold.core.pipeline import Rule, Task, TaskPipeline, digest
-from refold.errors import ToolFailed
+from refold.errors import InvalidValue, ToolFailed
 from refold.ports import Clock, Done, Tool, ToolCall
 from refold.schemas import unfit
 from refold.templates import Templates
@@ -20,6 +24,7 @@ from refold.time_limits import Limit, began
 from refold.tools.pipeline.calls import Awaits, awaits_of, call_of
 from refold.tools.pipeline.claims import Claiming, numbers_of
 from refold.tools.pipeline.envelope import envelope, raw
+from refold.tools.pipeline.finished import MOST_RECORDS, PREFIX, WITHOUT_EFFECT, Recorded, key_of, with_finished
 from refold.tools.pipeline.render import Renderer
 from refold.tools.pipeline.scope import TaskProgress, TaskScope
 from refold.tools.pipeline.secrets import Unseen, Vault, Wallet, hidden
@@ -47,8 +52,10 @@ class PipelineTool:
         clock: Clock,
         worker: str = "",
         vault: Vault | None = None,
+        read_blob: Callable[[str, str], Awaitable[bytes]] | None = None,
     ) -> None:
         self.tools, self.templates, self.clock, self.worker, self.vault = tools, templates, clock, worker, vault
+        self.read_blob = read_blob
 
     async def __call__(self, call: ToolCall) -> Done:
         pipeline: TaskPipeline = call.settings[TaskPipeline.tool]
@@ -58,7 +65,26 @@ class PipelineTool:
         progress = self._opened(convert(call.command.progress or {}, TaskProgress), call.run)
         if progress.of != call.command.attempt:  # what an earlier try of the step has left behind counts no more
             progress = TaskProgress(of=call.command.attempt, since=self.clock.now(), error=call.command.last_error)
-        return await _Running(self, call, pipeline, progress).run()
+        running = _Running(self, call, pipeline, progress)
+        if len(pipeline.tasks) > 1 and call.meanwhile is not None:
+            for recorded in await self._recorded(call):
+                running.pass_over(recorded)
+        return await running.run()
+
+    async def _recorded(self, call: ToolCall) -> list[Recorded]:
+        """Return what tasks that have ended have left, in their order."""
+        assert call.meanwhile is not None
+        values = []
+        for key, outcome in (await call.meanwhile.recorded_before()).items():
+            if key.startswith(PREFIX) and isinstance(outcome, Succeeded):
+                values.append(outcome.result if outcome.blob is None else await self._blob(call.run, outcome.blob))
+        found = [convert(value, Recorded) for value in values]
+        opened = [structs.replace(each, progress=self._opened(each.progress, call.run)) for each in found]
+        return sorted(opened, key=lambda each: each.progress.runs)
+
+    async def _blob(self, run: str, blob: Blob) -> Any:
+        assert self.read_blob is not None
+        return codec.unbox(await self.read_blob(run, blob.hash))
 
     def _opened(self, progress: TaskProgress, run: str) -> TaskProgress:
         if progress.sealed is None:
@@ -88,6 +114,7 @@ class _Running:
         self.scope = TaskScope(pipeline, progress, self._ids(), given)
         self.renderer = Renderer(tool.templates(pipeline.language), self.scope, self.wallet)
         self.usage: dict[str, int | float] = {}
+        self._told: dict[str, int | float] = {}  # the part of the usage that records have
 
     def _ids(self) -> dict[str, Any]:
         """Return the names that only NoETL has."""
@@ -108,10 +135,35 @@ class _Running:
         while made.at < len(tasks):
             if made.runs >= self.pipeline.most_runs:
                 return self._failed(Fault("runaway", f"the pipeline has run {made.runs:,} tasks", retryable=False))
-            ended = await self._run_task(tasks[made.at])
+            task = tasks[made.at]
+            ended = await self._run_task(task)
             if ended is not None:
                 return ended
+            if made.at < len(tasks) and made.runs <= MOST_RECORDS:
+                await self._record(task)
         return self._succeeded()
+
+    def pass_over(self, recorded: Recorded) -> None:
+        """Take what a task has left that ended before a crash."""
+        made, before = self.progress, recorded.progress
+        if before.of == made.of and before.runs > made.runs:
+            with_finished(made, before, recorded.task)
+            for unit, amount in recorded.usage.items():
+                self.usage[unit] = self._told[unit] = self.usage.get(unit, 0) + amount
+
+    async def _record(self, task: Task) -> None:
+        """Record that a task has ended. What holds a secret is not recorded: then a crash repeats the task."""
+        meanwhile, made = self.call.meanwhile, self.progress
+        if meanwhile is None or task.kind in WITHOUT_EFFECT or task.child is not None:
+            return
+        left = {name: value for name, value in made.labels.items() if name == task.name}
+        is_label = task.name in left and left[task.name] is made.prev
+        before = structs.replace(made, labels=left, prev=None if is_label else made.prev)
+        used = {unit: amount - self._told.get(unit, 0) for unit, amount in self.usage.items()}
+        value = {"task": task.name, "progress": self._kept(before), "usage": used}
+        with suppress(ToolFailed, InvalidValue):
+            await meanwhile.record(key_of(task, made), Succeeded(value))
+            self._told = dict(self.usage)
 
     async def _run_task(self, task: Task) -> Done | None:
         """Try a task once and apply its rules. Return something if the pipeline has ended or has to wait."""
@@ -225,9 +277,9 @@ class _Running:
         self.progress.waiting, self.progress.inner = True, inner
         return self._kept()
 
-    def _kept(self) -> Any:
+    def _kept(self, progress: TaskProgress | None = None) -> Any:
         """Return the progress as it is stored: if the result is secret, the results of all tasks are sealed."""
-        made = to_builtins(self.progress)
+        made = to_builtins(self.progress if progress is None else progress)
         if not self.pipeline.secret:
             return made
         counts = {name: value for name, value in made.items() if name not in VALUES}
