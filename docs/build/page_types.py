@@ -21,7 +21,7 @@ Schema = Mapping[str, Any]
 
 
 def types() -> str:
-    described = document(ROUTES, "")
+    described = document([route for route in ROUTES if route.need != "work"], "")  # those are for workers
     schemas: dict[str, Schema] = described["components"]["schemas"]
     return "\n".join([HEAD, *_interfaces(schemas), "", *_routes(described["paths"])]) + "\n"
 

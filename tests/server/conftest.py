@@ -88,12 +88,19 @@ def write_playbooks(folder: Path) -> Path:
 
 
 @asynccontextmanager
-async def served(folder: Path, now: Instant = 0, read_only: bool = False) -> AsyncIterator[Server]:
-    options = ServerOptions(port=0, read_only=read_only)
+async def served(
+    folder: Path,
+    now: Instant = 0,
+    read_only: bool = False,
+    claims: bool = True,
+    public: str = "",
+    lease_for: float = 30.0,
+) -> AsyncIterator[Server]:
+    options = ServerOptions(port=0, read_only=read_only, public_address=public)
     bound = listen(options)
     options = with_port(options, bound)
-    quick = Settings(poll=0.1, sweep_every=0.1, processes=1)
-    async with open_process(db=folder / "refold.db", settings=quick) as process:
+    quick = Settings(poll=0.1, sweep_every=0.1, processes=1, lease_for=lease_for)
+    async with open_process(db=folder / "refold.db", settings=quick, claims=claims) as process:
         engine, clock = process.engine, Clock()
         kept = Kept(engine.store.views, engine, engine.store, engine.advance)
         if read_only:

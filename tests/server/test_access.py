@@ -39,8 +39,14 @@ def test_the_open_routes_are_exactly_these() -> None:
     assert [route.path for route in ROUTES if route.need == "ticket"] == ["/api/v1/sign-in"]
 
 
-def test_every_permission_is_needed_by_some_route_except_that_of_remote_workers() -> None:
-    assert {route.need for route in ROUTES} & {*PERMISSIONS} == {*PERMISSIONS} - {"work"}
+def test_every_permission_is_needed_by_some_route() -> None:
+    assert {route.need for route in ROUTES} & {*PERMISSIONS} == {*PERMISSIONS}
+
+
+def test_remote_workers_may_do_nothing_but_work_and_nobody_else_may() -> None:
+    desk = {route.name for route in ROUTES if "/desk/v1/" in route.path}
+    assert {route.name for route in ROUTES if route.need == "work"} == desk
+    assert [role for role, permissions in ROLES.items() if "work" in permissions] == ["worker"]
 
 
 def test_no_role_may_do_more_than_the_table_of_roles_says() -> None:

@@ -42,7 +42,7 @@ class LocalDesk:
         return lease
 
     async def settle(self, lease: Lease, done: Done, then: Abilities | None = None) -> Lease | None:
-        post = await self.mailroom.send(lease.run, Settle(lease, _honest(done), then))
+        post = await self.mailroom.send(lease.run, Settle(lease, checked_report(done), then))
         return post.next
 
     async def extend(self, worker: str, lease_for: float, left: Mapping[Place, float] = {}) -> Sequence[Lease]:
@@ -86,7 +86,7 @@ class LocalDesk:
             raise LeaseLost(str(error)) from error
 
 
-def _honest(done: Done) -> Done:
+def checked_report(done: Done) -> Done:
     """Check a report. One that cannot be stored fails its step with the path of the bad value; the body is not run
     again.
 

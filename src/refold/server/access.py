@@ -39,6 +39,8 @@ class Credential(Struct, frozen=True):
     permissions: frozenset[Permission]
     namespaces: frozenset[str] = frozenset({DEFAULT_NAMESPACE})
     workflows: frozenset[str] | None = None  # those that it may start and steer; None: all
+    queues: tuple[str, ...] | None = None  # those that its worker may serve; None: all
+    tools: frozenset[str] | None = None  # those that its worker may run; None: all
     expires_at: Instant | None = None
 
     def may(self, permission: Permission) -> bool:
@@ -70,6 +72,8 @@ class Token(Struct, frozen=True, omit_defaults=True):
     permissions: tuple[Permission, ...]
     namespaces: tuple[str, ...] = (DEFAULT_NAMESPACE,)
     workflows: tuple[str, ...] | None = None
+    queues: tuple[str, ...] | None = None
+    tools: tuple[str, ...] | None = None
     created_at: Instant = 0
     expires_at: Instant | None = None
     used_at: Instant | None = None
@@ -82,6 +86,8 @@ class Token(Struct, frozen=True, omit_defaults=True):
             frozenset(self.permissions),
             frozenset(self.namespaces),
             None if self.workflows is None else frozenset(self.workflows),
+            self.queues,
+            None if self.tools is None else frozenset(self.tools),
             self.expires_at,
         )
 

@@ -18,11 +18,12 @@ from refold.errors import RefoldError
 from refold.logs import ERROR, INFO, event, logger
 from refold.server.access import PERMISSIONS, Credential, Deed
 from refold.server.page_files import HEADERS
-from refold.server.problems import HttpProblem, forbidden, not_found, of_error, unauthenticated
-from refold.server.requests import check_content, read_body, read_json, read_query
+from refold.server.problems import HttpProblem, forbidden, not_found, of_error, too_large, unauthenticated
+from refold.server.requests import check_content, check_message, read_body, read_json, read_query
 from refold.server.routes import Answer, Call, Found, Route
 from refold.server.service import Service
 from refold.server.table import TABLE
+from refold.wire import decoded
 
 log = logger("server")
 
@@ -99,6 +100,8 @@ class App:
         is_refused = caller.was_refused
         if not is_refused and (route is None or not (route.method in CHANGES or route.is_download)):
             return
+        if not is_refused and route is not None and not route.is_audited:
+            return
         who, action = caller.credential, route.name if route is not None else "none"
         names = [found.path[name] for name in found.path if name != "ns"]
         made = answer.headers.get("location", "").rpartition("/")[2]  # the run that was started or imported
@@ -124,8 +127,22 @@ class App:
         if session and request.method in CHANGES:
             check_same_site(headers)
         query = read_query(request.scope["query_string"], route.query)
-        body = await self._body(request, route, headers)
-        call = Call(self.service, route, found.path, query, body, headers, credential, trace_id, address, session)
+        content, body = await self._body(request, route, headers)
+        call = Call(
+            self.service,
+            route,
+            found.path,
+            query,
+            body,
+            headers,
+            credential,
+            trace_id,
+            content,
+            _counted(request, route, headers) if route.takes == "bytes" else None,
+            request.is_disconnected,
+            address,
+            session,
+        )
         return await route.handler(call)
 
     def _check_host(self, headers: Mapping[str, str]) -> None:
@@ -149,13 +166,17 @@ class App:
         if route.need not in PERMISSIONS and route.need not in ("open", "ticket", "any"):
             raise unauthenticated("this route cannot be used")
 
-    async def _body(self, request: Request, route: Route, headers: Mapping[str, str]) -> object:
+    async def _body(self, request: Request, route: Route, headers: Mapping[str, str]) -> tuple[bytes, object]:
+        """Return the body, and what it says."""
         if route.body is None:
-            return None
+            return b"", None
         data = await read_body(_chunks(request), headers.get("content-length"), route.limit)
+        if route.takes == "message":
+            check_message(headers.get("content-type", ""))
+            return data, decoded(data, route.body)
         if data or headers.get("content-type"):
             check_content(headers.get("content-type", ""))
-        return read_json(data, route.body)
+        return b"", read_json(data, route.body)
 
 
 def own_addresses(service: Service) -> tuple[frozenset[str], frozenset[str]]:
@@ -212,6 +233,18 @@ def _unknown(found: Found) -> HttpProblem:
 
 async def _chunks(request: Request) -> AsyncIterator[bytes]:
     async for chunk in request.stream():
+        yield chunk
+
+
+async def _counted(request: Request, route: Route, headers: Mapping[str, str]) -> AsyncIterator[bytes]:
+    """Yield a body as it comes, up to the limit of its route. Raises HttpProblem."""
+    declared, size = headers.get("content-length"), 0
+    if declared is not None and declared.isdecimal() and int(declared) > route.limit:
+        raise too_large("the body has too many bytes", route.limit)
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > route.limit:
+            raise too_large("the body has too many bytes", route.limit)
         yield chunk
 
 

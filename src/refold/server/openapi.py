@@ -6,6 +6,7 @@ from typing import Any, get_args, get_type_hints
 from msgspec import NODEFAULT, json, structs
 
 from refold.server.routes import Route
+from refold.wire import MEDIA
 
 REF = "#/components/schemas/{name}"
 PROBLEM = {
@@ -30,7 +31,8 @@ def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
-    used = {route.body.__name__ for route in routes if route.body is not None}
+    parts = {query.__name__ for query in queries}
+    named = {name: each for name, each in sorted(schemas.items()) if name not in parts}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -40,7 +42,7 @@ def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
         },
         "paths": dict(sorted(paths.items())),
         "components": {
-            "schemas": {**{name: each for name, each in sorted(schemas.items()) if name in used}, "Problem": PROBLEM},
+            "schemas": {**named, "Problem": PROBLEM},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -66,7 +68,10 @@ def _operation(route: Route) -> dict[str, Any]:
         found["security"] = [{"token": []}]
     if route.body is not None:
         schema = {"$ref": REF.format(name=route.body.__name__)}
-        found["requestBody"] = {"content": {"application/json": {"schema": schema}}}
+        media = "application/json" if route.takes == "json" else MEDIA
+        found["requestBody"] = {"content": {media: {"schema": schema}}}
+    elif route.takes == "bytes":
+        found["requestBody"] = {"content": {"application/octet-stream": {}}}
     return found
 
 

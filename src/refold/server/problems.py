@@ -21,9 +21,11 @@ class HttpProblem(Exception):
         detail: str = "",
         problems: "Sequence[FieldProblem]" = (),
         headers: Mapping[str, str] | None = None,
+        more: Mapping[str, Any] | None = None,
     ) -> None:
+        """`more` is what the document says besides."""
         self.status, self.code, self.title, self.detail = status, code, title, detail
-        self.problems, self.headers = tuple(problems), dict(headers or {})
+        self.problems, self.headers, self.more = tuple(problems), dict(headers or {}), dict(more or {})
         super().__init__(f"{status} {code}: {detail or title}")
 
     def document(self, trace_id: str) -> dict[str, Any]:
@@ -34,6 +36,7 @@ class HttpProblem(Exception):
             "detail": self.detail or self.title,
             "code": self.code,
             "trace_id": trace_id,
+            **self.more,
         }
         return found | ({"errors": self.problems} if self.problems else {})
 

@@ -12,9 +12,11 @@ from msgspec import Struct, structs
 
 from refold import __version__
 from refold.core.plan import Plan
+from refold.doorbells.local import LocalDoorbell
 from refold.errors import Conflict, Corrupt, InvalidValue, RefoldError, Unusable
 from refold.logs import WARNING, event, logger
 from refold.ports import Advance, Store, Views
+from refold.runtime.desk import LocalDesk
 from refold.runtime.engine import Engine
 from refold.server.access import Token, permissions_of
 from refold.server.app import App, is_loopback
@@ -23,9 +25,11 @@ from refold.server.catalogue import Catalogue
 from refold.server.changes import Changes
 from refold.server.credentials import Credentials, Failures
 from refold.server.cursors import Cursors
+from refold.server.desk import DeskParts, RemoteDesk
 from refold.server.documents import Documents, LocalDocuments, StoredDocuments
 from refold.server.service import Readers, ServerOptions, Service, ServiceParts
 from refold.telemetry.metrics import Metrics
+from refold.wire import TicketOffice
 
 log = logger("server")
 
@@ -70,6 +74,7 @@ async def open_service(
         audit = AuditLog(kept.store, kept.advance, kept.views.now)
     changes = Changes(kept.views, read)
     private = documents if kept.keeps_tokens else LocalDocuments()
+    key = await _cursor_key(private)
     service = Service(
         ServiceParts(
             options=options,
@@ -77,13 +82,14 @@ async def open_service(
             read=read,
             engine=kept.engine,
             credentials=Credentials(private, kept.views.now, options.port, Failures(now)),
-            cursors=Cursors(await _cursor_key(private)),
+            cursors=Cursors(key),
             catalogue=Catalogue(documents, read, folder, code),
             changes=changes,
             version=__version__,
             metrics=Metrics(kept.views, __version__),
             note=None if audit is None else audit.note,
             is_ready=lambda: _why_not_ready(kept),
+            desk=_desk_of(kept, read, documents, key),
         )
     )
     tasks = [asyncio.create_task(changes.run()), asyncio.create_task(_tidy(service, audit))]
@@ -106,6 +112,22 @@ async def _cursor_key(documents: Documents) -> bytes:
             await documents.put(KEYS, CURSOR_KEY, os.urandom(32))
 
 
+def _desk_of(
+    kept: Kept, read: Readers, documents: Documents, key: bytes
+) -> Callable[[asyncio.Event], RemoteDesk] | None:
+    """Return what makes the desk of remote workers, over the mailroom of this process. It needs the store itself."""
+    store, advance, engine = kept.store, kept.advance, kept.engine
+    if store is None or advance is None or engine is None:
+        return None
+    doorbell = engine.mailroom.doorbell
+    assert isinstance(doorbell, LocalDoorbell)
+    office, lease_for = TicketOffice(key), engine.mailroom.turns.lease_for
+    desk = LocalDesk(store, advance, engine.mailroom)
+    return lambda stopping: RemoteDesk(
+        DeskParts(desk, store, advance, read, documents, doorbell, office, lease_for, stopping)
+    )
+
+
 def _why_not_ready(kept: Kept) -> str:
     try:
         health = kept.views.health()
@@ -124,6 +146,8 @@ async def _tidy(service: Service, audit: AuditLog | None) -> None:
             await service.credentials.tidy()
             if audit is not None:
                 await audit.tidy()
+            if service.has_desk:
+                await service.desk.tidy()
         except RefoldError as error:
             event(log, WARNING, "sessions and audit rows that have ended could not be removed", why=str(error))
 
@@ -160,7 +184,8 @@ class QuietServer(uvicorn.Server):
 def listen(options: ServerOptions) -> socket.socket:
     """Bind the address. Raises Unusable, which names a port that is taken."""
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    # The protocol is named, or asyncio would not send small answers at once: it looks for TCP by its number.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((options.host.strip("[]"), options.port))

@@ -10,6 +10,7 @@ from msgspec import Struct, ValidationError, convert, structs
 
 from refold.names import did_you_mean
 from refold.server.problems import HttpProblem, invalid, too_large
+from refold.wire import MEDIA
 
 DEEPEST = 64  # nested lists and maps of a body
 LARGEST_INTEGER = 2**63
@@ -121,6 +122,12 @@ def _plain(why: str, names: Sequence[str]) -> str:
 
 def is_json(content_type: str) -> bool:
     return content_type.partition(";")[0].strip().lower() == "application/json"
+
+
+def check_message(content_type: str) -> None:
+    """Raises HttpProblem."""
+    if content_type.partition(";")[0].strip().lower() != MEDIA:
+        raise HttpProblem(415, "not_msgpack", "The body is not msgpack", f"send `Content-Type: {MEDIA}`")
 
 
 def check_content(content_type: str) -> None:

@@ -48,6 +48,9 @@ class Call(Struct, frozen=True):
     headers: Mapping[str, str]
     credential: Credential
     trace_id: str
+    content: bytes = b""  # the body as it came, where the route reads messages
+    chunks: AsyncIterator[bytes] | None = None  # the body of a route that reads it as it comes
+    has_left: Callable[[], Awaitable[bool]] | None = None  # whether the client has closed the connection
     address: str = ""  # where it came from
     session: str = ""  # of a browser that has signed in; empty: the request brought a token
 
@@ -71,6 +74,8 @@ class Route(Struct, frozen=True):
     is_stream: bool = False
     is_download: bool = False  # a browser may follow a link to it: it changes nothing
     media: str = "application/json"  # of the answer
+    takes: Literal["json", "message", "bytes"] = "json"  # what the body is: bytes are read as they come
+    is_audited: bool = True  # False: a program calls it all the time, and only a refusal is worth a row
 
     @property
     def name(self) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
@@ -23,6 +23,9 @@ from refold.server.cursors import Cursors
 from refold.server.moments import Moments
 from refold.server.problems import HttpProblem
 from refold.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from refold.server.desk import RemoteDesk
 
 T = TypeVar("T")
 Note = Callable[[Deed], Awaitable[None]]
@@ -68,6 +71,7 @@ class ServiceParts(Struct, frozen=True):
     metrics: Metrics
     note: Note | None  # adds a row to the audit log; None: a server that only reads changes nothing
     is_ready: Callable[[], str]  # why the server is not ready; empty: it is
+    desk: "Callable[[asyncio.Event], RemoteDesk] | None" = None  # makes the desk of remote workers; None: there is none
 
 
 class Service:
@@ -81,6 +85,7 @@ class Service:
         self._engine = parts.engine
         self.moments = Moments(parts.views)
         self.stopping = asyncio.Event()  # set when the server ends: streams say goodbye
+        self._desk = None if parts.desk is None else parts.desk(self.stopping)
         self.streams: dict[str, int] = {}  # open streams by credential
 
     @property
@@ -90,6 +95,17 @@ class Service:
             why = "this server only reads: start it without --read-only"
             raise HttpProblem(403, "read_only", "The server only reads", why)
         return self._engine
+
+    @property
+    def has_desk(self) -> bool:
+        return self._desk is not None
+
+    @property
+    def desk(self) -> "RemoteDesk":
+        """Raises HttpProblem if this server only reads."""
+        if self._desk is None:
+            raise HttpProblem(403, "read_only", "The server only reads", "start it without --read-only")
+        return self._desk
 
     @property
     def is_steering(self) -> bool:

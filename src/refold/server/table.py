@@ -2,10 +2,11 @@
 
 from functools import cache
 
-from msgspec import json
+from msgspec import Struct, json
 
 from refold.server import (
     audit,
+    desk_routes,
     graphs,
     health,
     history,
@@ -29,13 +30,31 @@ from refold.server.routes import (
     NAMESPACE,
     Answer,
     Call,
+    Handler,
     Route,
     RouteTable,
+)
+from refold.wire import (
+    BLOB_LIMIT,
+    MEDIA,
+    BeatBody,
+    ChildBody,
+    ClaimBody,
+    ExpectBody,
+    HandBackBody,
+    Hello,
+    OpenPlansBody,
+    PublishBody,
+    RecordBody,
+    SettleBody,
+    TicketBody,
 )
 
 N = NAMESPACE
 RUN = f"{N}/runs/{{run}}"
 VIEWS = f"{N}/views"  # what the command line reads in place of a database
+DESK = f"{N}/desk/v1"
+BYTES = "application/octet-stream"
 SCHEDULE = f"{N}/schedules/{{id}}"
 
 
@@ -46,6 +65,12 @@ async def show_document(call: Call) -> Answer:
 @cache
 def encoded_document(version: str) -> bytes:
     return json.encode(document(ROUTES, version))
+
+
+def _call(name: str, handler: Handler, about: str, body: type[Struct], is_audited: bool = False) -> Route:
+    """A call of a remote worker, which sends and gets messages."""
+    path = f"{DESK}/{name}"
+    return Route("POST", path, "work", handler, about, body=body, media=MEDIA, takes="message", is_audited=is_audited)
 
 
 ROUTES: tuple[Route, ...] = (
@@ -386,6 +411,41 @@ ROUTES: tuple[Route, ...] = (
         is_stream=True,
         media="text/event-stream",
     ),
+    _call("hello", desk_routes.hello, "A remote worker comes.", Hello, is_audited=True),
+    _call("claim", desk_routes.claim, "Wait for commands.", ClaimBody),
+    _call("settle", desk_routes.settle, "Report outcomes.", SettleBody),
+    _call("beat", desk_routes.beat, "Keep leases, and hear what is withdrawn.", BeatBody),
+    _call("hand-back", desk_routes.hand_back, "Free commands.", HandBackBody),
+    _call("publish", desk_routes.publish, "Append lines of a body.", PublishBody),
+    _call("record", desk_routes.record, "Record a durable call.", RecordBody),
+    _call("expect", desk_routes.expect, "Wait for durable calls.", ExpectBody),
+    _call("wake", desk_routes.wake, "Continue a parked body.", TicketBody),
+    _call("memory", desk_routes.memory, "Context and recorded calls.", TicketBody),
+    _call("child", desk_routes.show_child, "How far a child run is.", ChildBody),
+    _call("open-plans", desk_routes.show_open_plans, "Plans of unfinished runs of some workflows.", OpenPlansBody),
+    Route(
+        "PUT",
+        f"{DESK}/blobs/{{run}}/{{hash}}",
+        "work",
+        desk_routes.put_blob,
+        "Send a large value, as it comes.",
+        status=201,
+        limit=BLOB_LIMIT,
+        takes="bytes",
+        is_audited=False,
+    ),
+    Route("GET", f"{DESK}/blobs/{{run}}/{{hash}}", "work", desk_routes.get_blob, "A large value.", media=BYTES),
+    Route("GET", f"{DESK}/plans/{{hash}}", "work", desk_routes.get_plan, "A plan by its hash.", media=BYTES),
+    Route(
+        "PUT",
+        f"{DESK}/plans/{{hash}}",
+        "work",
+        desk_routes.put_plan,
+        "Store the plan of a workflow whose code the worker has.",
+        status=201,
+        takes="bytes",
+    ),
+    Route("DELETE", f"{DESK}/session", "work", desk_routes.leave, "A remote worker goes.", status=204),
 )
 
 TABLE = RouteTable(ROUTES)

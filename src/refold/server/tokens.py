@@ -18,6 +18,8 @@ class TokenBody(Struct, frozen=True, forbid_unknown_fields=True):
     plus: tuple[str, ...] = ()
     minus: tuple[str, ...] = ()
     workflows: tuple[str, ...] | None = None
+    queues: tuple[str, ...] | None = None  # of a worker; nothing: all
+    tools: tuple[str, ...] | None = None  # of a worker; nothing: all
     expires: str | None = None  # a span such as 30d, or "never"; nothing: 90 days
 
 
@@ -37,8 +39,16 @@ def token_of(body: TokenBody, now: int) -> Token:
         permissions=permissions_of(body.role, body.plus, body.minus),
         namespaces=(DEFAULT_NAMESPACE,),
         workflows=body.workflows,
+        queues=_of_worker(body, "queues", body.queues),
+        tools=_of_worker(body, "tools", body.tools),
         expires_at=expiry(body.expires, now, seconds),
     )
+
+
+def _of_worker(body: TokenBody, name: str, listed: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    if listed is not None and (body.role != "worker" or not listed):
+        raise InvalidValue(name, "a list of one or more is for the role `worker` alone")
+    return listed
 
 
 def token_object(token: Token) -> dict[str, Any]:
@@ -49,6 +59,8 @@ def token_object(token: Token) -> dict[str, Any]:
         "permissions": list(token.permissions),
         "namespaces": list(token.namespaces),
         "workflows": None if token.workflows is None else list(token.workflows),
+        "queues": None if token.queues is None else list(token.queues),
+        "tools": None if token.tools is None else list(token.tools),
         "created_at": stamp(token.created_at),
         "expires_at": stamp(token.expires_at or 0),
         "used_at": stamp(token.used_at or 0),

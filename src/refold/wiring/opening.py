@@ -18,7 +18,7 @@ from refold.executors.inline import Inline
 from refold.executors.limits import environment
 from refold.executors.process_services import ProcessServices
 from refold.logs import ERROR, INFO, event, logger
-from refold.ports import Store, Tool
+from refold.ports import Advance, AtOnce, Clock, Store, Tool
 from refold.runtime.engine import Engine, Service
 from refold.settings import PROCESSES_EACH, Settings
 from refold.stores.open import is_server, shown_address
@@ -91,38 +91,19 @@ async def open_process(
     settings: Settings | None = None,
     only: str = "",
     works: bool = True,
+    claims: bool = True,
 ) -> AsyncIterator[Process]:
     """Open an engine and all its parts; when it is closed, unfinished work is handed back immediately.
 
     `only` is a run: this process serves it and what it starts, and leaves the rest of the store to others. Without
-    `works` it executes nothing: it starts and steers runs, which the workers of other processes execute.
+    `works` it executes nothing: it starts and steers runs, which the workers of other processes execute. Without
+    `claims` it decides what follows, and other workers, or remote ones, run the steps.
     """
     settings = settings if settings is not None else Settings()
-    async with kept_in(store, db, settings.doorbell) as (kept, advance):
-        inline = Inline(settings.slots)
-        interpreters = settings.processes or PROCESSES_EACH * (os.cpu_count() or 1)
-        isolated = ProcessServices(
-            interpreters,
-            settings.process_grace,
-            settings.tool_limits,
-            environment(os.environ, settings.pass_env),
-        )
-        world = World(
-            StoreTime(kept),
-            LocalDoorbell(),
-            advance,
-            random.random,
-            lambda: os.urandom(16).hex(),
-            on_thread,
-            {"inline": inline, "process": isolated},
-            advance.here,
-            open_secrets(settings, db),
-            isolated,
-            settings.artifacts or (f"{os.fspath(db)}-artifacts" if db is not None and not is_server(db) else ARTIFACTS),
-            {name: value for name, value in os.environ.items() if name.startswith("DOCKER_")},
-            folder=working_directory(),
-            places={INTERPRETER: interpreters},
-        )
+    async with (
+        kept_in(store, db, settings.doorbell) as (kept, advance),
+        own_world(StoreTime(kept), advance, advance.here, settings, db) as world,
+    ):
         process = assemble(
             kept,
             world,
@@ -133,6 +114,7 @@ async def open_process(
             only=only,
             shared=db is not None,
             works=works,
+            claims=claims,
         )
         serving = asyncio.create_task(process.serve())
         at = {"worker": process.worker.can.worker, "db": shown_address(db) if db is not None else "", "run": only}
@@ -150,9 +132,44 @@ async def open_process(
                 if error is not None and not process.service.has_failed:  # else `_as_long_as` has raised it
                     event(log, ERROR, "engine ended with an internal error", at, error=error)
                 await process.close()
-                await inline.close()
-                await isolated.close()
                 event(log, INFO, "engine closed", at)
+
+
+@asynccontextmanager
+async def own_world(
+    clock: Clock, advance: Advance, at_once: AtOnce, settings: Settings, db: str | os.PathLike[str] | None
+) -> AsyncIterator[World]:
+    """Yield what a process gets from outside, with executors that end with it. `db`: where its secrets and artifacts
+    are kept beside, if it is a file."""
+    inline = Inline(settings.slots)
+    interpreters = settings.processes or PROCESSES_EACH * (os.cpu_count() or 1)
+    isolated = ProcessServices(
+        interpreters,
+        settings.process_grace,
+        settings.tool_limits,
+        environment(os.environ, settings.pass_env),
+    )
+    try:
+        yield World(
+            clock,
+            LocalDoorbell(),
+            advance,
+            random.random,
+            lambda: os.urandom(16).hex(),
+            on_thread,
+            {"inline": inline, "process": isolated},
+            at_once,
+            secrets=open_secrets(settings, db),
+            isolated=isolated,
+            artifacts=settings.artifacts
+            or (f"{os.fspath(db)}-artifacts" if db is not None and not is_server(db) else ARTIFACTS),
+            docker={name: value for name, value in os.environ.items() if name.startswith("DOCKER_")},
+            folder=working_directory(),
+            places={INTERPRETER: interpreters},
+        )
+    finally:
+        await inline.close()
+        await isolated.close()
 
 
 @asynccontextmanager

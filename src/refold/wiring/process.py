@@ -3,16 +3,19 @@
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from refold.core import executors
 from refold.core import plan as plans
 from refold.core.expressions import Evaluate
+from refold.core.graph import Graph
 from refold.core.pipeline import TaskPipeline
 from refold.core.plan import Step
+from refold.errors import NotFound
 from refold.ports import Abilities, Advance, Lease, Ring, Store, Tool
+from refold.queries.code import open_plans
 from refold.queries.reading import stored_value
 from refold.queries.workers import abilities as live_abilities
 from refold.registry import LazyRegistry
@@ -36,6 +39,9 @@ from refold.worker.loop import Worker, WorkerOptions
 from refold.worker.redaction import NO_REDACTION
 from refold.worker.run_tool import RESULT
 
+if TYPE_CHECKING:
+    from refold.python.body_call import ChildRun
+
 SERVER_FILES = os.path.join(".refold", "server")  # what is next to a file, where the database is on a server
 NEW_RUNS = 200  # runs in which instances of workflows are looked for when another process has written
 
@@ -57,6 +63,8 @@ class Process(Struct, frozen=True):
     secrets: SecretAccess | None = None
     old_runs: OldRuns | None = None  # removes what the retention does not keep
     works: bool = True  # if not, it only steers runs, and others execute them
+    claims: bool = True  # if not, it decides what follows in every run, and leaves all commands to other workers
+    stopped: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def serve(self) -> None:
         """Run all parts; return after `stop`. A process that does not work hears of what others write."""
@@ -74,12 +82,13 @@ class Process(Struct, frozen=True):
                 beside.append(group.create_task(self.served_runs.run_for(self.sweep.clock)))
             else:
                 beside.append(group.create_task(self.schedules.run()))
-            await self.worker.run()
+            await (self.worker.run() if self.claims else self.stopped.wait())
             for each in beside:
                 each.cancel()
 
     async def stop(self, grace: float = 0.0) -> None:
         """Take nothing new; work that does not finish within the grace is handed back, and others can continue it."""
+        self.stopped.set()
         await self.worker.stop(grace)
 
     async def close(self) -> None:
@@ -100,13 +109,14 @@ def assemble(
     only: str = "",
     shared: bool = False,
     works: bool = True,
+    claims: bool = True,
     turn_options: TurnOptions | None = None,
 ) -> Process:
     """Create the parts of a process. Parts that need one another get a function that returns the finished process;
     none of them calls it before `assemble` has returned.
 
     `only` is a run: the process serves it and the runs that it starts. `shared`: other processes use the store too.
-    Without `works` it executes nothing, and others do not see a worker in it.
+    Without `works` it executes nothing, and others do not see a worker in it; without `claims` it only decides.
     """
 
     def process() -> Process:
@@ -140,17 +150,16 @@ def assemble(
         world.clock,
         world.doorbell,
         abilities,
-        _worker_options(settings, world, contexts),
+        structs.replace(worker_options(settings, world), context_of=contexts.of),
     )
     served_runs = ServedRuns(only, turns, advance, worker.serve_runs) if only else None
     code = PythonCode(
-        turns,
-        advance,
+        stored,
         worker,
         registry,
         stored.value,
         register=lambda workflow: process().engine.register(workflow),
-        enrol=_enrolment(store, world) if shared and works else _keep_to_oneself,
+        enrol=_enrolment(store, world) if shared and works and claims else _keep_to_oneself,
         chance=world.chance,
         new_id=world.new_id,
         in_thread=world.in_thread,
@@ -203,6 +212,7 @@ def assemble(
         secrets=world.secrets,
         old_runs=_old_runs(settings, store, world) if not only else None,
         works=works,
+        claims=claims,
     )
     return assembled
 
@@ -223,14 +233,28 @@ class StoredData:
         """Return what the plan of a run says about the tool of this command."""
         turns = self._turns
         graph = turns.graphs.get(lease.plan) or await self._advance(lambda: turns.graph(lease.plan))
-        step = graph.plan.steps[graph.index[lease.command.step]]
-        if isinstance(step.work, TaskPipeline):
-            if step.work.secret:  # its result can be checked only before it is encrypted
-                return {step.work.tool: structs.replace(step.work, schema=step.result)}
-            settings: dict[str, Any] = {step.work.tool: step.work}
-        else:
-            settings = step.work.settings if isinstance(step.work, plans.Call) else {}
-        return settings if step.result is None else {**settings, RESULT: step.result}
+        return settings_of(graph, lease)
+
+    async def child(self, run: str) -> "ChildRun":
+        from refold.python.body_call import ChildRun
+
+        def seen() -> ChildRun:
+            try:
+                state = self._turns.look(run).state
+            except NotFound:
+                return ChildRun(run)  # the letter that starts it is not delivered yet
+            return ChildRun(run, state.started_at, state.ended_at, dict(state.usage))
+
+        child: ChildRun = await self._advance(seen)
+        return child
+
+    async def open_plans(
+        self, workflows: Collection[str], known: Collection[str], newest: int | None
+    ) -> Mapping[str, bytes]:
+        found: Mapping[str, bytes] = await self._advance(
+            lambda: open_plans(self._store.views, workflows, known, newest)
+        )
+        return found
 
     async def blob(self, run: str, hash: str) -> bytes:
         """Return the bytes of a large value. Raises NotFound."""
@@ -252,6 +276,18 @@ class StoredData:
         return await self._advance(read)
 
 
+def settings_of(graph: Graph, lease: Lease) -> Mapping[str, Any]:
+    """Return what a plan says about the tool of a command."""
+    step = graph.plan.steps[graph.index[lease.command.step]]
+    if isinstance(step.work, TaskPipeline):
+        if step.work.secret:  # its result can be checked only before it is encrypted
+            return {step.work.tool: structs.replace(step.work, schema=step.result)}
+        settings: dict[str, Any] = {step.work.tool: step.work}
+    else:
+        settings = step.work.settings if isinstance(step.work, plans.Call) else {}
+    return settings if step.result is None else {**settings, RESULT: step.result}
+
+
 def _turn_options(
     settings: Settings, options: TurnOptions | None, executor_of: Callable[[str, Step], str]
 ) -> TurnOptions:
@@ -265,7 +301,7 @@ def _turn_options(
     )
 
 
-def _worker_options(settings: Settings, world: World, contexts: CallerContexts) -> WorkerOptions:
+def worker_options(settings: Settings, world: World) -> WorkerOptions:
     return WorkerOptions(
         slots=settings.slots,
         places=world.places,
@@ -274,7 +310,6 @@ def _worker_options(settings: Settings, world: World, contexts: CallerContexts) 
         parked_bodies=settings.parked_bodies,
         heartbeat=world.heartbeat,
         redaction=world.secrets.redaction if world.secrets is not None else NO_REDACTION,
-        context_of=contexts.of,
     )
 
 

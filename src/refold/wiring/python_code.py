@@ -1,28 +1,25 @@
 """The Python workflows of a process: their bodies become tools of its worker, and the store knows their plans."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import json
 
 from refold.core.faults import text_of
 from refold.core.plan import BODY, Plan
-from refold.errors import NameTaken, NotFound
+from refold.errors import NameTaken
 from refold.logs import INFO, WARNING, event, logger
-from refold.ports import Abilities, Advance, Executor, Tool
-from refold.queries.code import open_plans
+from refold.ports import Abilities, Executor, Tool
 from refold.queries.reading import stored_plan
 from refold.registry import LazyRegistry
-from refold.runtime.turn import Turns
 from refold.wiring.world import InThread
 from refold.worker.loop import Worker
 
 if TYPE_CHECKING:
     from refold.executors.inline import Threads
     from refold.playbooks.playbook import Playbook
-    from refold.python.body_call import BodyServices
+    from refold.python.body_call import BodyServices, ChildRun
     from refold.python.body_tool import RaisedErrors
     from refold.python.definition import Definition
     from refold.python.session import Session
@@ -34,13 +31,25 @@ Register = Callable[["Plan | Playbook"], Awaitable[str]]
 """Stores a workflow and all that it starts; returns the hash of its plan."""
 
 
+class StoredRuns(Protocol):
+    """What the code of a process asks about the runs of the store."""
+
+    async def child(self, run: str) -> "ChildRun":
+        """Return how far a child run is; one that has not started yet has no times."""
+
+    async def open_plans(
+        self, workflows: Collection[str], known: Collection[str], newest: int | None
+    ) -> Mapping[str, bytes]:
+        """Return the plans that unfinished runs of these workflows follow, by their hashes, except the known ones.
+        `newest`: only so many runs are looked at."""
+
+
 class PythonCode:
     """The Python workflows of a process. Nothing is loaded before the first workflow is registered."""
 
     def __init__(
         self,
-        turns: Turns,
-        advance: Advance,
+        stored: StoredRuns,
         worker: Worker,
         tools: LazyRegistry[Tool],
         read_value: Callable[[str, str], Awaitable[Any]],
@@ -52,7 +61,7 @@ class PythonCode:
         in_thread: InThread | None = None,
         isolated: Executor | None = None,
     ) -> None:
-        self.turns, self.advance, self.worker, self.tools, self.read_value = turns, advance, worker, tools, read_value
+        self.stored, self.worker, self.tools, self.read_value = stored, worker, tools, read_value
         self.register, self.enrol, self.in_thread, self.isolated = register, enrol, in_thread, isolated
         self.chance, self.new_id = chance, new_id
         self.adopted: dict[str, Definition] = {}  # by the hashes of their plans
@@ -140,8 +149,8 @@ class PythonCode:
             return
         from refold.python.definition import define_stored
 
-        views, names = self.turns.store.views, {cls.name or cls.__name__ for cls in self._classes.values()}
-        plans = await self.advance(partial(open_plans, views, names, self._looked_at, newest))
+        names = {cls.name or cls.__name__ for cls in self._classes.values()}
+        plans = await self.stored.open_plans(names, self._looked_at, newest)
         for hash, data in plans.items():
             plan = stored_plan(hash, data)
             cls = self._classes.get(plan.code.name) if plan.code is not None else None
@@ -229,19 +238,8 @@ class PythonCode:
 
     def _rooms(self) -> "BodyServices":
         from refold.executors.inline import Threads
-        from refold.python.body_call import BodyServices, ChildRun
+        from refold.python.body_call import BodyServices
         from refold.python.call_records import TaskNumbers
-
-        async def look(run: str) -> ChildRun:
-            def seen() -> ChildRun:
-                try:
-                    state = self.turns.look(run).state
-                except NotFound:
-                    return ChildRun(run)  # the letter that starts it is not delivered yet
-                return ChildRun(run, state.started_at, state.ended_at, dict(state.usage))
-
-            child: ChildRun = await self.advance(seen)
-            return child
 
         if self._services is None:
             in_thread = self.in_thread
@@ -253,7 +251,7 @@ class PythonCode:
                 read_blob=self.read_value,
                 adopt=self.known,
                 register=self.register,
-                look=look,
+                look=self.stored.child,
                 in_thread=in_thread,
                 task_numbers=TaskNumbers(),
                 chance=self.chance,

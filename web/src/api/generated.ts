@@ -20,7 +20,7 @@ export type ScheduleBody = { definition?: string; workflow?: string; plan?: stri
 export type SignInBody = { ticket: string };
 export type SignalBody = { value?: unknown };
 export type StartBody = { workflow?: string; input?: Record<string, unknown>; key?: string; name?: string; labels?: Record<string, string>; plan?: string; id?: string };
-export type TokenBody = { name: string; role: string; plus?: (string)[]; minus?: (string)[]; workflows?: (string)[] | null; expires?: string | null };
+export type TokenBody = { name: string; role: string; plus?: (string)[]; minus?: (string)[]; workflows?: (string)[] | null; queues?: (string)[] | null; tools?: (string)[] | null; expires?: string | null };
 export type TriggerBody = { overlap?: "allow" | "buffer_all" | "buffer_one" | "cancel_other" | "skip" | "terminate_other" | null };
 
 export interface Routes {

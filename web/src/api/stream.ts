@@ -18,7 +18,6 @@ type Message =
   | { kind: "wants"; tab: string; ns: string; topics: string[] }
   | { kind: "who" } // the new leader asks what the tabs want
   | { kind: "gone"; tab: string }
-  | { kind: "seen" } // a tab is seen now, and would read the stream
   | { kind: "live"; is: boolean };
 
 const MOST_TOPICS = 64;
@@ -85,8 +84,6 @@ channel.addEventListener("message", ({ data }: MessageEvent<Message>) => {
       // A tab that has just come gets what is there now, which only a new stream says.
       if (before !== JSON.stringify(data.topics)) read(before === undefined);
     }
-  } else if (data.kind === "seen") {
-    if (isLeader && document.hidden) release?.();
   } else if (data.kind === "gone") {
     others.delete(data.tab);
     if (isLeader) read();
@@ -194,40 +191,23 @@ function queueForLock(): void {
     turn();
     return;
   }
-  const name = `refold stream ${location.host}${location.pathname}`;
-  let waiting: AbortController | null = null; // this tab is in the queue
   const queue = () => {
-    if (waiting || release) return;
-    const mine = (waiting = new AbortController());
-    const lease = navigator.locks.request(name, { signal: mine.signal }, async () => {
-      waiting = null;
-      const over = new Promise<void>((resolve) => (release = resolve));
+    void navigator.locks.request(`refold stream ${location.host}${location.pathname}`, async () => {
       lead();
-      await over;
+      await new Promise<void>((resolve) => (release = resolve));
       release = null;
       stopLeading();
-    });
-    lease.catch(() => undefined).then(() => {
-      if (waiting === mine) waiting = null;
+    }).then(() => {
+      // A hidden leader has handed over; it comes back to the end of the queue when it is seen, or at once if it waits.
       if (!document.hidden) queue();
+      else document.addEventListener("visibilitychange", queue, { once: true });
     });
   };
-  // Only tabs that are seen queue. A hidden leader hands over to one of them, or lets the stream go after a while.
-  const seenOrHidden = async () => {
+  document.addEventListener("visibilitychange", () => {
     clearTimeout(hiddenTimer);
-    if (!document.hidden) {
-      queue();
-      channel.postMessage({ kind: "seen" } satisfies Message);
-    } else if (!release) {
-      waiting?.abort();
-    } else {
-      hiddenTimer = setTimeout(() => release?.(), HIDDEN_FOR) as unknown as number;
-      const { pending } = await navigator.locks.query();
-      if (document.hidden && pending?.some((each) => each.name === name)) release?.();
-    }
-  };
-  document.addEventListener("visibilitychange", () => void seenOrHidden());
-  void seenOrHidden();
+    if (document.hidden) hiddenTimer = setTimeout(() => release?.(), others.size ? 1000 : HIDDEN_FOR) as unknown as number;
+  });
+  queue();
 }
 let hiddenTimer = 0;
 

@@ -45,6 +45,7 @@ class Serving(Struct, frozen=True):
     options: ServerOptions
     quiet: bool
     opens: bool
+    workers: int = 1
 
 
 Greet = Callable[[Serving, "Service"], Awaitable[list[str]]]
@@ -58,6 +59,9 @@ Greet = Callable[[Serving, "Service"], Awaitable[list[str]]]
 )
 @click.option("--plain-http", is_flag=True, help="Allow a public address without https.")
 @click.option("--playbooks", metavar="DIR", help="The folder of playbooks that can be started.")
+@click.option(
+    "--workers", type=click.IntRange(0, 1), default=1, show_default=True, help="0: leave all steps to other workers."
+)
 @click.option("--read-only", is_flag=True, help="Only show; start and steer nothing, and run no worker.")
 @click.option("--check", is_flag=True, help="Say what would be served, and end.")
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
@@ -70,6 +74,7 @@ def serve(
     public_address: str,
     plain_http: bool,
     playbooks: str | None,
+    workers: int,
     read_only: bool,
     check: bool,
     opens: bool,
@@ -87,7 +92,7 @@ def serve(
     options = ServerOptions(host, port, public_address.rstrip("/"), read_only)
     check_address(options, plain_http)
     folder = playbooks if playbooks is not None else loaded().command.playbooks
-    wanted = Serving(db, code, folder, settings(own_machine=True), options, quiet, opens)
+    wanted = Serving(db, code, folder, settings(own_machine=True), options, quiet, opens, workers)
     if check:
         out.print_data(_described(wanted))
         return exits.OK
@@ -102,6 +107,12 @@ def serve(
     return exits.OK
 
 
+def _executed(wanted: Serving) -> str:
+    if wanted.options.read_only:
+        return "no"
+    return f"yes, {wanted.settings.slots} slots" if wanted.workers else "by other workers"
+
+
 def _described(wanted: Serving) -> str:
     rows = [
         ("database", wanted.db, loaded().origin("db")),
@@ -109,7 +120,7 @@ def _described(wanted: Serving) -> str:
         ("public address", wanted.options.public_address or "none: only this machine", ""),
         ("playbooks", wanted.playbooks or "none", loaded().origin("playbooks")),
         ("code", ", ".join(wanted.code) or "none", loaded().origin("code")),
-        ("runs are executed", "no" if wanted.options.read_only else f"yes, {wanted.settings.slots} slots", ""),
+        ("runs are executed", _executed(wanted), ""),
     ]
     return out.table(("WHAT", "VALUE", "FROM"), rows, False, out.terminal_width())
 
@@ -121,7 +132,8 @@ async def _serve(wanted: Serving) -> None:
 
     bound = listen(wanted.options)
     options = with_port(wanted.options, bound)
-    async with open_process(db=wanted.db, settings=wanted.settings) as process:
+    claims = wanted.workers > 0
+    async with open_process(db=wanted.db, settings=wanted.settings, claims=claims) as process:
         code = await _known_code(process.engine, wanted.code)
         engine = process.engine
         kept = Kept(engine.store.views, engine, engine.store, engine.advance)
@@ -242,4 +254,5 @@ def again_command(wanted: Serving) -> str:
     known = loaded().command
     code = "".join(f" --code {shlex.quote(each)}" for each in wanted.code if each not in known.code)
     folder = "" if wanted.playbooks == known.playbooks else f" --playbooks {shlex.quote(wanted.playbooks)}"
-    return f"refold serve{db_argument(wanted.db)}{port}{folder}{code}"
+    alone = "" if wanted.workers else " --workers 0"
+    return f"refold serve{db_argument(wanted.db)}{port}{folder}{code}{alone}"

@@ -22,6 +22,8 @@ from refold.server.tokens import TokenBody, token_object, token_of
 @click.option("--plus", multiple=True, metavar="PERMISSION", help="A permission more: only `decide`.")
 @click.option("--minus", multiple=True, metavar="PERMISSION", help="A permission less.")
 @click.option("--workflow", "workflows", multiple=True, metavar="NAME", help="Only this workflow; can be repeated.")
+@click.option("--queue", "queues", multiple=True, metavar="QUEUE", help="A worker: only this queue; can be repeated.")
+@click.option("--tool", "tools", multiple=True, metavar="TOOL", help="A worker: only this tool; can be repeated.")
 @click.option("--expires", metavar="SPAN", help="When it ends, as 30d; `never` must be said (90d).")
 @output_option
 @db_option
@@ -31,12 +33,15 @@ def create(
     plus: Sequence[str],
     minus: Sequence[str],
     workflows: Sequence[str],
+    queues: Sequence[str],
+    tools: Sequence[str],
     expires: str | None,
     output: str,
     db: str,
 ) -> None:
     """Create a token. NAME is the author of everything that is done with it. The token is shown once."""
-    body = TokenBody(name, role, tuple(plus), tuple(minus), tuple(workflows) or None, expires)
+    lists = tuple(workflows) or None, tuple(queues) or None, tuple(tools) or None
+    body = TokenBody(name, role, tuple(plus), tuple(minus), *lists, expires)
     secret = access.new_secret()
     with database.writing(db) as store:
         wanted = token_of(body, words.now())
@@ -48,6 +53,8 @@ def create(
             permissions=wanted.permissions,
             namespaces=wanted.namespaces,
             workflows=wanted.workflows,
+            queues=wanted.queues,
+            tools=wanted.tools,
             created_at=words.now(),
             expires_at=wanted.expires_at,
         )

@@ -13,8 +13,8 @@ from refold import logs
 from refold.cli import exits
 from refold.cli import output as out
 from refold.cli.commands.execute import in_foreground, is_idle
-from refold.cli.options import code_option, db_option, quiet_option, settings
-from refold.cli.server import db_argument
+from refold.cli.options import code_option, quiet_option, settings, store_option
+from refold.cli.server import TOKEN, db_argument, server, server_argument
 from refold.cli.settings import loaded
 from refold.errors import NotFound, Stopped
 from refold.ports import RunFilter, Views
@@ -22,6 +22,15 @@ from refold.settings import Settings
 from refold.wiring import Process, open_process
 
 LOOK = 0.2  # seconds between two looks for something to do, when the worker ends with the work
+
+
+class Remote(Struct, frozen=True):
+    """The server from which a worker takes its commands."""
+
+    server: str
+    code: Sequence[str]
+    settings: Settings
+    quiet: bool
 
 
 class Serving(Struct, frozen=True):
@@ -42,7 +51,7 @@ class Serving(Struct, frozen=True):
 @click.option("--playbooks", metavar="DIR", help="Keep the schedules in this folder in step with the database.")
 @click.option("--until-idle", is_flag=True, help="End when only people, signals or a later time can continue a run.")
 @quiet_option
-@db_option
+@store_option
 def worker(
     queues: Sequence[str],
     slots: int | None,
@@ -59,11 +68,18 @@ def worker(
     imports only the code that is named. Schedules are served too; with --playbooks, the files of kind: Schedule in that
     folder are schedules of the database, and one whose file is removed is paused. With --until-idle the worker ends
     when nothing is left that it can do now: for cron and CI.
+
+    With --server it needs no database: it takes its commands from a server, over HTTP, with the token of REFOLD_TOKEN.
+    Its code, secrets and files are those of this machine.
     """
     known = settings(own_machine=True)
     known = structs.replace(known, slots=slots or known.slots, queues=tuple(queues) or known.queues)
     if not quiet and not loaded().prints_log:
         logs.configure("text", "info")
+    if address := server():
+        if until_idle or playbooks is not None:
+            raise click.UsageError("--until-idle and --playbooks look at a database, and a worker of a server has none")
+        return serve_remotely(Remote(address, code, known, quiet))
     folder = loaded().command.playbooks if playbooks is None else playbooks
     if folder and not os.path.isdir(folder):
         raise NotFound(f"there is no folder {folder} of playbooks")
@@ -106,6 +122,45 @@ async def _serve(wanted: Serving) -> None:
 
         again = again_command(wanted)
         await in_foreground(work(), process.stop, grace=wanted.settings.stop_grace, resume=again, say=say)
+
+
+def serve_remotely(wanted: Remote) -> int:
+    """Execute runs of a server until stopped. Return the exit code: 0 also after a signal, because nothing was lost."""
+    gc.freeze()
+    gc.enable()
+    try:
+        asyncio.run(_serve_remotely(wanted))
+    except Stopped:
+        if not wanted.quiet:
+            out.print_message("stopped; what was not finished can be taken by another worker")
+    return exits.OK
+
+
+async def _serve_remotely(wanted: Remote) -> None:
+    from refold.client.connection import read_address
+    from refold.client.worker import open_remote_worker
+
+    def say(line: str) -> None:
+        if not wanted.quiet and not line.startswith("to continue"):
+            out.print_message(line)
+
+    address = read_address(wanted.server, "--server")
+    async with open_remote_worker(address, os.environ.get(TOKEN, ""), wanted.settings) as remote:
+
+        async def work() -> None:
+            for target in wanted.code:
+                from refold.python.load import load
+
+                await remote.register(load(target))
+            queues = f"the queues {', '.join(wanted.settings.queues)}" if wanted.settings.queues else "every queue"
+            say(f"worker {remote.desk.worker} serves {queues} of {address}")
+            await remote.until_refused()
+            say("the server asks this worker to end")
+            await remote.stop(wanted.settings.stop_grace)
+
+        code = "".join(f" --code {shlex.quote(each)}" for each in wanted.code if each not in loaded().command.code)
+        again = f"refold worker{server_argument(address)}{code}"
+        await in_foreground(work(), remote.stop, grace=wanted.settings.stop_grace, resume=again, say=say)
 
 
 async def until_idle(process: Process) -> None:
