@@ -42,7 +42,10 @@ async def browser() -> AsyncIterator[Browser]:
     expect.set_options(timeout=WAIT)
     async with async_playwright() as playwright:
         opened = await playwright.chromium.launch(
-            executable_path=found.program, env={**os.environ, **found.environment}, timeout=WAIT
+            executable_path=found.program,
+            env={**os.environ, **found.environment},
+            args=["--host-resolver-rules=MAP evil.test 127.0.0.1"],  # a name that somebody else lets point here
+            timeout=WAIT,
         )
         yield opened
         await opened.close()
