@@ -29,7 +29,7 @@ from typing import NamedTuple, NoReturn
 import msgspec
 
 ROOT = Path(__file__).parents[1]
-COPIED = ("src", "tests", "docs", "pyproject.toml")
+COPIED = ("src", "tests", "docs", "web", "pyproject.toml")
 PRELOADED = (
     "apsw",
     "click",
@@ -113,7 +113,7 @@ def copy_tree(root: Path, tree: Path) -> Path:
     tree.mkdir()
     for name in COPIED:
         if (root / name).is_dir():
-            shutil.copytree(root / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(root / name, tree / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
         else:
             shutil.copy(root / name, tree / name)
     by_hash = py_compile.PycInvalidationMode.CHECKED_HASH

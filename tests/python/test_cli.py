@@ -261,7 +261,7 @@ def test_a_run_that_asks_one_question_is_answered_without_its_id(folder: Path) -
 def test_the_command_that_executes_a_run_names_its_code(folder: Path) -> None:
     assert refold(folder, "run", "shop:Asks", "--name", "left", "--detach", "-q").code == 0
     shown = refold(folder, "runs", "show", "left")
-    assert "refold runs resume left --code shop:Asks, or refold worker --code shop:Asks" in shown.err, shown.err
+    assert "refold runs resume left --code shop:Asks, or a worker with this code" in shown.err, shown.err
 
 
 def test_a_returned_request_is_a_question_whose_answer_is_checked_by_its_fields(folder: Path) -> None:

@@ -24,7 +24,9 @@ def tell_if_unserved(db: str, text: str) -> None:
 
 
 def how_to_execute(views: Views, row: Summary, db: str) -> str:
-    """Return the commands that execute a run, with the code that was named when it was started."""
+    """Return what executes a run; the code is the one that was named when the run was started."""
     code = "".join(f" --code {shlex.quote(each)}" for each in shlex.split(code_place(views, row)))
-    argument = f"{code}{db_argument(db)}"
-    return f"refold runs resume {shlex.quote(run_label(row))}{argument}, or refold worker{argument}"
+    resume = f"refold runs resume {shlex.quote(run_label(row))}{code}{db_argument(db)}"
+    if code:
+        return f"{resume}, or a worker with this code"
+    return f"{resume}, or refold worker{db_argument(db)}"

@@ -18,6 +18,7 @@ type Message =
   | { kind: "wants"; tab: string; ns: string; topics: string[] }
   | { kind: "who" } // the new leader asks what the tabs want
   | { kind: "gone"; tab: string }
+  | { kind: "seen" } // a tab is seen now, and would read the stream
   | { kind: "live"; is: boolean };
 
 const MOST_TOPICS = 64;
@@ -84,6 +85,8 @@ channel.addEventListener("message", ({ data }: MessageEvent<Message>) => {
       // A tab that has just come gets what is there now, which only a new stream says.
       if (before !== JSON.stringify(data.topics)) read(before === undefined);
     }
+  } else if (data.kind === "seen") {
+    if (isLeader && document.hidden) release?.();
   } else if (data.kind === "gone") {
     others.delete(data.tab);
     if (isLeader) read();
@@ -191,23 +194,40 @@ function queueForLock(): void {
     turn();
     return;
   }
+  const name = `refold stream ${location.host}${location.pathname}`;
+  let waiting: AbortController | null = null; // this tab is in the queue
   const queue = () => {
-    void navigator.locks.request(`refold stream ${location.host}${location.pathname}`, async () => {
+    if (waiting || release) return;
+    const mine = (waiting = new AbortController());
+    const lease = navigator.locks.request(name, { signal: mine.signal }, async () => {
+      waiting = null;
+      const over = new Promise<void>((resolve) => (release = resolve));
       lead();
-      await new Promise<void>((resolve) => (release = resolve));
+      await over;
       release = null;
       stopLeading();
-    }).then(() => {
-      // A hidden leader has handed over; it comes back to the end of the queue when it is seen, or at once if it waits.
+    });
+    lease.catch(() => undefined).then(() => {
+      if (waiting === mine) waiting = null;
       if (!document.hidden) queue();
-      else document.addEventListener("visibilitychange", queue, { once: true });
     });
   };
-  document.addEventListener("visibilitychange", () => {
+  // Only tabs that are seen queue. A hidden leader hands over to one of them, or lets the stream go after a while.
+  const seenOrHidden = async () => {
     clearTimeout(hiddenTimer);
-    if (document.hidden) hiddenTimer = setTimeout(() => release?.(), others.size ? 1000 : HIDDEN_FOR) as unknown as number;
-  });
-  queue();
+    if (!document.hidden) {
+      queue();
+      channel.postMessage({ kind: "seen" } satisfies Message);
+    } else if (!release) {
+      waiting?.abort();
+    } else {
+      hiddenTimer = setTimeout(() => release?.(), HIDDEN_FOR) as unknown as number;
+      const { pending } = await navigator.locks.query();
+      if (document.hidden && pending?.some((each) => each.name === name)) release?.();
+    }
+  };
+  document.addEventListener("visibilitychange", () => void seenOrHidden());
+  void seenOrHidden();
 }
 let hiddenTimer = 0;
 
