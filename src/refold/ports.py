@@ -100,6 +100,36 @@ class Hint(Struct, frozen=True, gc=False):
     is_fresh: bool = False  # the run starts, under an id that was never used
 
 
+class Limit(Struct, frozen=True, kw_only=True):
+    """How many commands with this limit may run at a time, and how many may start in a second. None: any number."""
+
+    name: str
+    slots: int | None = None
+    rate: float | None = None
+    burst: float = 1.0  # how many may start at once after a pause
+
+
+class LimitUse(Struct, frozen=True):
+    """A limit and what it allows now."""
+
+    limit: Limit
+    leased: int = 0
+    waiting: int = 0
+    again: Instant | None = None  # with a rate: when the next command may start; None: now
+
+
+class Share(Struct, frozen=True):
+    """A share that has a weight or commands to do."""
+
+    name: str
+    weight: int = 1  # commands in a round
+    waiting: int = 0
+    leased: int = 0
+
+
+MOST_WEIGHT = 1000
+
+
 class Asked(Struct, gc=False):
     """Commands that a turn is to lease when everything else is written."""
 
@@ -108,6 +138,7 @@ class Asked(Struct, gc=False):
     limit: int
     leases: Sequence[Lease] = ()  # known after the commit
     heads: dict[str, int] = {}  # of the runs of these leases: the number of the last fact
+    again: Instant | None = None  # a limit kept commands back, and allows more at this moment
 
 
 class Writes(Struct, gc=False):
@@ -229,9 +260,11 @@ class StoreTurn(Protocol):
     def claim(self, can: Abilities, lease_for: float, limit: int) -> Sequence[Lease]:
         """Lease what waits, of any run that is not paused, each under the next generation.
 
-        The highest priority first, then by the order of the worker's queues; there the runs take turns, and each goes
-        in the order of issue, which a hand-back or a loss does not change. What has no free place in the worker is
-        passed over: each kind of executor has lanes of its own. The cost does not grow with the backlog.
+        The highest priority first, then by the order of the worker's queues. There the shares go round, each with as
+        many commands as its weight, and a claimer continues the round where it stopped. In a share the runs take turns,
+        and each goes in the order of issue, which a hand-back or a loss does not change. What has no free place in the
+        worker is passed over, and so is what a limit keeps back: no more commands of a limit are leased at any moment
+        than it has slots, and no more start than its rate allows. The cost does not grow with the backlog.
         A command that prefers another worker is left to that one until `prefer_until`, or shorter if the store knows
         that its process has ended.
         """
@@ -350,6 +383,16 @@ class Store(Protocol):
 
     def foreign_writes(self) -> int:
         """Return a number that changes when another process has written."""
+
+    def set_weight(self, share: str, weight: int | None) -> None:
+        """Set how many commands of a share are claimed in a round, from 1 to MOST_WEIGHT; None: 1, as without this. It
+        counts from the next turn of the share. Raises InvalidValue."""
+
+    def set_limit(self, limit: Limit) -> None:
+        """Set a limit; it counts from the next claim. Raises InvalidValue."""
+
+    def remove_limit(self, name: str) -> bool:
+        """Remove a limit, so that its commands are not limited. False: there is none."""
 
     def listen(self, heard: Heard) -> bool:
         """Have this called, on any thread, soon after another process has written. False: the store cannot do that,
@@ -537,6 +580,12 @@ class Views(Protocol):
 
     def queues(self) -> Sequence[Queue]:
         """Every queue that has something to do, by name."""
+
+    def shares(self) -> Sequence[Share]:
+        """Every share that has a weight or something to do, by name."""
+
+    def limits(self) -> Sequence[LimitUse]:
+        """Every limit, by name."""
 
     def workers(self) -> Sequence[LiveWorker]:
         """The workers that are alive, by name."""

@@ -5,7 +5,7 @@ import pytest
 from msgspec import json
 
 from refold.core.codec import decode_fact
-from refold.ports import RunPage
+from refold.ports import Limit, LimitUse, RunPage, Share
 from refold.server.views import DOCUMENTS
 from tests.server.conftest import NS, Server
 
@@ -90,3 +90,12 @@ async def test_a_plan_is_stored_under_its_own_hash_alone(server: Server, client:
     assert (await client.post(f"{NS}/runs", json={"plan": hash, "id": "../x"})).status_code == 422
     async with server.client(await server.token("operator")) as operator:
         assert (await operator.put(f"{NS}/plans/{hash}", json={"plan": plan})).status_code == 403
+
+
+async def test_shares_and_limits_are_as_the_store_has_them(server: Server, client: httpx2.AsyncClient) -> None:
+    server.process.engine.store.set_weight("acme", 3)
+    server.process.engine.store.set_limit(Limit(name="api", slots=2))
+    shares = json.decode((await client.get(f"{NS}/views/shares")).content, type=list[Share])
+    limits = json.decode((await client.get(f"{NS}/views/limits")).content, type=list[LimitUse])
+    assert shares == [Share("acme", 3)]
+    assert limits == [LimitUse(Limit(name="api", slots=2))]

@@ -17,6 +17,7 @@ from zlib import crc32
 from msgspec import DecodeError, json, msgpack
 
 from refold.core.commands import Letter, LetterPause
+from refold.ports import Limit
 from refold.stores.sqlite.store import SqliteStore
 from tests.cli.program import playbook, refold
 
@@ -83,6 +84,8 @@ def _add_rest(path: Path) -> None:
     store = SqliteStore(path, lambda: 1_800_000_000_000_000)
     rows = {row.name: row for row in store.views.runs().rows}
     store.put_snapshot(rows["done"].run, b"\x00 of another format")
+    store.set_weight("a", 3)
+    store.set_limit(Limit(name="K", slots=2, rate=0.5, burst=3))
     store.close()
     db = sqlite3.connect(path)
     letter = json.encode(Letter("key", "nobody", rows["wait"].run, LetterPause()))
@@ -112,6 +115,8 @@ SEALED: dict[str, tuple[str, ...]] = {  # what the seal of each table is over
     "streams": ("run", "n", "data"),
     "dead": ("run", "n", "fingerprint", "at", "data"),
     "documents": ("kind", "id", "version", "due", "data"),
+    "weights": ("share", "weight"),
+    "limits": ("name", "slots", "rate", "burst", "tokens", "at"),
 }
 KEYS = {
     "facts": ("namespace", "run", "number"),
@@ -127,6 +132,8 @@ KEYS = {
     "workers": ("namespace", "worker"),
     "generations": ("namespace",),
     "documents": ("namespace", "kind", "id"),
+    "weights": ("namespace", "share"),
+    "limits": ("namespace", "name"),
 }
 JSON = {
     "facts": "data",
@@ -211,7 +218,7 @@ def craft(original: Path, folder: Path, outside: Path, seed: int) -> list[str]:
         change = made.chance.choices([each for each, _ in CHANGES], [weight for _, weight in CHANGES])[0]
         try:
             change(made)
-        except (sqlite3.Error, OverflowError, IndexError, OSError) as error:
+        except (sqlite3.Error, OverflowError, IndexError, OSError, UnicodeDecodeError) as error:
             made.done.append(f"{change.__name__}: {error}")  # what an earlier change has made impossible
     return made.done
 

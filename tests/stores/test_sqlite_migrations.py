@@ -6,7 +6,7 @@ import apsw
 import pytest
 
 from refold.core.read.summary import Summary
-from refold.core.state import RUNNING
+from refold.core.state import PAUSED, RUNNING
 from refold.errors import Corrupt, Unusable
 from refold.stores.sqlite.migrate import APPLICATION, migrate, migrations
 from refold.stores.sqlite.store import SqliteStore
@@ -79,6 +79,14 @@ def test_a_file_of_a_newer_refold_is_refused_by_name_and_left_alone(tmp_path: Pa
 
 
 SINCE = {  # takes back what a migration has done
+    12: """drop index commands_first; drop index commands_waiting; drop index commands_limited;
+        drop table weights; drop table limits;
+        alter table commands drop column share; alter table commands drop column lim;
+        alter table commands drop column lane;
+        create index commands_first on commands (namespace, queue, executor, priority desc, turn)
+            where turn is not null;
+        create index commands_waiting on commands (namespace, run, queue, executor, priority desc, place)
+            where state = 'waiting';""",
     11: "drop table feed;",
     10: "drop index runs_by_parent; alter table runs drop column parent;",
     9: """drop index commands_first; drop index commands_waiting; alter table commands drop column executor;
@@ -143,3 +151,21 @@ def test_commands_of_a_file_without_executors_are_taken_up_and_new_ones_have_the
         issue(store, "s", order("b1", executor="interpreter"), order("b2"))
         assert sorted(claimed_ids(store, places=full)) == ["a1", "a2", "b2"]
         assert claimed_ids(store) == ["b1"]
+
+
+def test_commands_of_a_file_without_shares_wait_in_the_lanes_of_their_tools(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with contract("sqlite", tmp_path, clock) as store:
+        tools = ("http", "shell", "http", "[odd")
+        issue(store, "r", *(order(f"r{n}", tool=tool) for n, tool in enumerate(tools)))
+        issue(store, "s", order("s0", executor="interpreter"), order("s1", priority=1), order("s2"))
+        issue(store, "p", order("p0"))
+        commit(store, "p", note(), status=PAUSED)
+    take_back(tmp_path, 11)
+    clock.elapse(1)
+    with contract("sqlite", tmp_path, clock) as store:
+        assert claimed_ids(store, tools=frozenset({"shell", "[odd"})) == ["r1", "r3"]
+        issue(store, "r", order("r4", tool="http"))
+        assert claimed_ids(store) == ["s1", "s0", "r0", "s2", "r2", "r4"]
+        commit(store, "p", note(), status=RUNNING)
+        assert claimed_ids(store) == ["p0"]

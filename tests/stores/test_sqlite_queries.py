@@ -23,8 +23,14 @@ NAMED: dict[str, str] = {
     for name, text in vars(queries).items()
     if name.isupper() and isinstance(text, str) and name not in ("BEGIN", "COMMIT", "ROLLBACK") and name[0] != "_"
 }
-WHOLE = {"LOGS", "RAISE_FLOOR", "QUEUE_SIZES"}  # of a rebuild, and to count: they read everything
-SORTED = {"DUE_TIMERS", "LETTERS", "RUNS_WITH_LETTERS", "LANES_OF_RUN"}  # a few rows of one run, or few letters
+WHOLE = {
+    "LOGS",
+    "RAISE_FLOOR",
+    "QUEUE_SIZES",
+    "SHARE_SIZES",
+    "LIMIT_SIZES",
+}  # of a rebuild, and to count: they read everything
+SORTED = {"DUE_TIMERS", "LETTERS", "RUNS_WITH_LETTERS", "LINES_OF_RUN"}  # a few rows of one run, or few letters
 
 
 def plan_of(db: apsw.Connection, query: str) -> list[str]:
@@ -45,14 +51,24 @@ def test_a_query_searches_by_an_index_and_sorts_nothing(tmp_path: Path, name: st
 @pytest.mark.parametrize(
     ("name", "index"),
     [
-        ("BEST_LANE", "commands_first (namespace=? AND queue=? AND executor=? AND priority<?)"),
-        ("FIRST_IN_LANE", "commands_first (namespace=? AND queue=? AND executor=? AND priority=? AND turn>?)"),
+        ("BEST_PRIORITY", "commands_first (namespace=? AND queue=? AND priority<?)"),
+        ("NEXT_SHARE", "commands_first (namespace=? AND queue=? AND priority=? AND share>?)"),
+        ("NEXT_LANE", "commands_first (namespace=? AND queue=? AND priority=? AND share=? AND lane>?)"),
+        (
+            "FIRST_IN_LANE",
+            "commands_first (namespace=? AND queue=? AND priority=? AND share=? AND lane=? AND turn>?)",
+        ),
         (
             "NEXT_IN_LANE",
-            "commands_waiting (namespace=? AND run=? AND queue=? AND executor=? AND priority=? AND place>?)",
+            "commands_waiting (namespace=? AND run=? AND queue=? AND priority=? AND share=? AND lane=? AND place>?)",
         ),
-        ("FRONT", "commands_waiting (namespace=? AND run=? AND queue=? AND executor=? AND priority=?)"),
-        ("BEST_LANE_OF_RUN", "commands_waiting (namespace=? AND run=? AND queue=? AND executor=? AND priority<?)"),
+        ("FRONT", "commands_waiting (namespace=? AND run=? AND queue=? AND priority=? AND share=? AND lane=?)"),
+        ("BEST_PRIORITY_OF_RUN", "commands_waiting (namespace=? AND run=? AND queue=? AND priority<?)"),
+        (
+            "NEXT_LANE_OF_RUN",
+            "commands_waiting (namespace=? AND run=? AND queue=? AND priority=? AND share=? AND lane>?)",
+        ),
+        ("LEASED_OF_LIMIT", "commands_limited (namespace=? AND lim=?)"),
         ("DUE_LATER", "commands_later (namespace=? AND not_before<?)"),
         ("LEASES_OF_WORKER", "commands_leased (namespace=? AND worker=?)"),
         ("LEASES", "commands_leased (namespace=?)"),

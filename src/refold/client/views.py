@@ -21,12 +21,14 @@ from refold.ports import (
     FeedFact,
     Health,
     Leased,
+    LimitUse,
     LiveWorker,
     Queue,
     RunChanges,
     RunCursor,
     RunFilter,
     RunPage,
+    Share,
 )
 
 T = TypeVar("T")
@@ -161,6 +163,12 @@ class RemoteViews:
 
     def queues(self) -> Sequence[Queue]:
         return self._get("queues", list[Queue])
+
+    def shares(self) -> Sequence[Share]:
+        return self._get("shares", list[Share])
+
+    def limits(self) -> Sequence[LimitUse]:
+        return self._get("limits", list[LimitUse])
 
     def workers(self) -> Sequence[LiveWorker]:
         return self._get("workers", list[LiveWorker])

@@ -28,6 +28,19 @@ def child_id(run: str, owner: str, attempt: int = 1) -> str:
     return hashlib.sha256(f"{run}/{owner}/{attempt}".encode()).hexdigest()[:32]
 
 
+RATE = "rate:"
+
+
+def rate_limit(run: str, step: str, visit: int) -> str:
+    """Return the name of the limit that the rate of a loop is."""
+    return f"{rate_limits_of(run)}{step}/{visit}"
+
+
+def rate_limits_of(run: str) -> str:
+    """Return how the names of all such limits of a run begin."""
+    return f"{RATE}{run}/"
+
+
 def child_name(parent: str, owner: str) -> str:
     """Return the name of the child run that a command, or a durable call in it, starts: the name of the parent, and the
     step with its item, with the visit if it is not the first, and with the durable call."""
@@ -59,6 +72,9 @@ class Command(Struct, frozen=True, omit_defaults=True, gc=False):
     folder: str = ""  # the working directory; empty: that of the worker
     prefer: str = ""  # the worker that holds its parked body, and is the only one that may claim it
     prefer_until: Instant = 0  # until this moment; then any worker may, and its body starts over there
+    share: str = ""  # commands with another one take turns with it, by their weights
+    limit: str = ""  # the limit that it counts for; empty: none
+    rate: float = 0.0  # a second: how many commands of its limit may start, if no operator has set the limit
 
     def is_for(self, worker: str, now: Instant) -> bool:
         """Whether this worker may claim the command now, as far as parked bodies matter."""

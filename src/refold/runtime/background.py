@@ -67,9 +67,12 @@ class Sweep:
 
 
 class Timers:
-    def __init__(self, clock: Clock, wake: Callable[[str], None]) -> None:
-        self.clock, self.wake = clock, wake
+    """Wakes runs at their moments, and the worker when a limit allows more."""
+
+    def __init__(self, clock: Clock, wake: Callable[[str], None], doorbell: Doorbell) -> None:
+        self.clock, self.wake, self.doorbell = clock, wake, doorbell
         self._heap: list[tuple[Instant, str]] = []
+        self._rings: set[Instant] = set()  # moments at which the doorbell rings
         self._set = asyncio.Event()
 
     def set(self, due: Instant, run: str) -> None:
@@ -77,14 +80,23 @@ class Timers:
             self._set.set()
         heapq.heappush(self._heap, (due, run))
 
+    def ring_at(self, due: Instant) -> None:
+        if due not in self._rings:
+            self._rings.add(due)
+            self.set(due, "")
+
     async def run(self) -> None:
         while True:
             wait = (self._heap[0][0] - self.clock.now()) / SECOND if self._heap else None
             if wait is None or wait > 0:
                 await self._sleep(wait)
                 continue
-            _, run = heapq.heappop(self._heap)
-            self.wake(run)
+            due, run = heapq.heappop(self._heap)
+            if not run and due in self._rings:
+                self._rings.discard(due)
+                self.doorbell.ring()
+            else:
+                self.wake(run)
 
     async def _sleep(self, seconds: float | None) -> None:
         """Sleep until the first timer is due, or an earlier one is set."""

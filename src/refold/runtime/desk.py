@@ -21,7 +21,7 @@ from refold.core.outcomes import (
     Write,
 )
 from refold.errors import InvalidValue, LeaseLost, NotFound
-from refold.ports import Abilities, Advance, Done, Lease, Memory, Place, Store
+from refold.ports import Abilities, Advance, Asked, Done, Lease, Memory, Place, Store
 from refold.runtime.mail import Expect, Note, Settle, Wake
 from refold.runtime.mailroom import Mailroom
 
@@ -33,13 +33,14 @@ class LocalDesk:
         self.store, self.advance, self.mailroom = store, advance, mailroom
 
     async def claim(self, can: Abilities, lease_for: float) -> Lease | None:
-        def claim() -> Lease | None:
+        def claim() -> Asked:
             with self.store.turn([]) as turn:
-                asked = turn.ask(can, lease_for, 1)
-            return next(iter(asked.leases), None)
+                return turn.ask(can, lease_for, 1)
 
-        lease: Lease | None = await self.advance(claim)
-        return lease
+        asked: Asked = await self.advance(claim)
+        if asked.again is not None:
+            self.mailroom.observer.limit_opens(asked.again)
+        return next(iter(asked.leases), None)
 
     async def settle(self, lease: Lease, done: Done, then: Abilities | None = None) -> Lease | None:
         post = await self.mailroom.send(lease.run, Settle(lease, checked_report(done), then))

@@ -72,6 +72,7 @@ class TurnObserver(Struct, frozen=True):
     run_ended: Callable[[RunSnapshot], None] = _ignore
     children_started: Callable[[Sequence[tuple[str, str]]], None] = _ignore  # parents and their children
     alarm_set: Callable[[Instant, str], None] = _ignore  # a run must be looked at again at this moment
+    limit_opens: Callable[[Instant], None] = _ignore  # commands that a limit keeps back can be claimed then
     command_withdrawn: Callable[[str, str], None] = _ignore  # its run and its id
     body_interrupted: Callable[[str, str], None] = _ignore  # the run is cancelled, and this command may clean up
 
@@ -219,6 +220,8 @@ class Mailroom:
             self.nudge(turned.sent_to)
         for due, run in turned.alarms:
             self.observer.alarm_set(due, run)
+        if turned.again is not None:
+            self.observer.limit_opens(turned.again)
         for run, command in turned.withdrawn:
             self.observer.command_withdrawn(run, command)
         for run, command in turned.interrupted:

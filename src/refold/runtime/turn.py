@@ -104,6 +104,7 @@ class TurnResult(Struct):
     births: list[tuple[str, str]] = []  # runs, and the children they have started
     grown: list[str] = []  # runs whose log has outgrown their snapshot
     alarms: list[tuple[Instant, str]] = []  # when a run must be looked at again
+    again: Instant | None = None  # when a limit that kept commands back allows more
     withdrawn: list[tuple[str, str]] = []  # commands that have ended without a report of their holder
     interrupted: list[tuple[str, str]] = []  # commands whose bodies are running and get CancelledError
     lines: list[tuple[str, LogLine]] = []  # for the log, each with its run
@@ -282,12 +283,14 @@ class Turns:
             if made is not None:
                 offered = turn.ask(made.can, self.lease_for, made.slots)
         for post, request in asked:
+            turned.again = request.again or turned.again
             if request.leases:
                 post.next = with_memory(request.leases, partial(self._of_events, request.heads))[0]
                 turned.issued -= 1
         if offered is not None:
             turned.leases.extend(with_memory(offered.leases, partial(self._of_events, offered.heads)))
             turned.issued -= len(turned.leases)
+            turned.again = offered.again or turned.again
 
     def _hints(self, by_run: Mapping[str, Sequence[Delivery]]) -> dict[str, Hint]:
         """What is remembered of runs whose mail concerns them alone: reports of their bodies, or a start."""

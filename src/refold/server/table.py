@@ -374,6 +374,8 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", f"{VIEWS}/plans", "values", views.plans, "Plans by the beginning of a hash.", query=views.PlansAsked),
     Route("GET", f"{VIEWS}/plans/{{hash}}", "values", views.plan, "A plan, as it is stored."),
     Route("GET", f"{VIEWS}/queues", "read", views.queues, "Every queue that has something to do."),
+    Route("GET", f"{VIEWS}/shares", "read", views.shares, "Every share that has a weight or something to do."),
+    Route("GET", f"{VIEWS}/limits", "read", views.limits, "Every limit, and what it allows now."),
     Route("GET", f"{VIEWS}/workers", "read", views.workers, "The workers that are alive, and what they can take."),
     Route("GET", f"{VIEWS}/leases", "read", views.leases, "The commands that workers have.", query=views.LeasesAsked),
     Route("GET", f"{VIEWS}/dead-letters", "values", views.dead, "Dead letters.", query=views.DeadAsked),

@@ -218,6 +218,14 @@ async def queues(call: Call) -> Answer:
     return Answer(await call.service.read(call.service.views.queues))
 
 
+async def shares(call: Call) -> Answer:
+    return Answer(await call.service.read(call.service.views.shares))
+
+
+async def limits(call: Call) -> Answer:
+    return Answer(await call.service.read(call.service.views.limits))
+
+
 async def workers(call: Call) -> Answer:
     return Answer(await call.service.read(call.service.views.workers))
 

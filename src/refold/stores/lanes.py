@@ -1,39 +1,71 @@
 """The waiting commands of the memory store, in the order in which they are claimed."""
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from heapq import merge
+from itertools import groupby
 
 from msgspec import Struct
 
-Lane = tuple[str, str, int]
-"""Queue, kind of executor and priority."""
+from refold.core.commands import Command
+from refold.stores.rounds import Group, Rounds
+
+Line = tuple[str, int, str]
+"""Queue, priority and share: its runs take turns."""
+
+Lane = tuple[str, str, str]
+"""Tool, kind of executor and limit: a worker can take any command of a lane, or none."""
 
 Waiting = list[tuple[int, str]]
 """A run's commands with their places in the order of issue, which stay the same after a claim."""
 
 
+def line_of(command: Command) -> Line:
+    return command.queue, command.priority, command.share
+
+
+def lane_of(command: Command) -> Lane:
+    return command.tool, command.executor, command.limit
+
+
 class LaneQueue(Struct):
-    """One lane: its runs take turns."""
+    """One lane of a line."""
 
     turns: list[tuple[int, str]] = []  # sorted: the run served longest ago comes first
-    turn_of: dict[str, int] = {}
     waiting: dict[str, Waiting] = {}
 
-    def move(self, run: str, turn: int | None) -> None:
-        """Give the run another turn; None removes it from the line."""
-        if run in self.turn_of:
-            del self.turns[bisect_left(self.turns, (self.turn_of.pop(run), run))]
-        if turn is not None:
-            self.turn_of[run] = turn
-            insort(self.turns, (turn, run))
+    def entries(self) -> Iterator[tuple[int, str, Waiting]]:
+        return ((turn, run, self.waiting[run]) for turn, run in self.turns)
+
+
+class LineQueue(Struct):
+    """A run has one turn in all lanes."""
+
+    turn_of: dict[str, int] = {}
+    lanes: dict[Lane, LaneQueue] = {}
+
+    def move(self, run: str, turn: int) -> None:
+        """Give the run another turn."""
+        old = self.turn_of.get(run)
+        for lane in self.lanes.values():
+            if run in lane.waiting:
+                if old is not None:
+                    _remove(lane.turns, (old, run))
+                insort(lane.turns, (turn, run))
+        self.turn_of[run] = turn
+
+
+def _remove(turns: list[tuple[int, str]], entry: tuple[int, str]) -> None:
+    at = bisect_left(turns, entry)
+    if at < len(turns) and turns[at] == entry:
+        del turns[at]
 
 
 class Lanes:
-    """All lanes. Claiming looks at lanes, then runs, then commands, so its cost does not grow with the backlog."""
+    """All lines. Claiming looks at lines, then runs, then commands, so its cost does not grow with the backlog."""
 
     def __init__(self) -> None:
-        self._lines: dict[Lane, LaneQueue] = {}
+        self._lines: dict[Line, LineQueue] = {}
         self._number = 0
 
     def number(self) -> int:
@@ -41,52 +73,88 @@ class Lanes:
         self._number += 1
         return self._number
 
-    def join(self, lane: Lane, run: str, command: tuple[int, str], turn: int | None = None) -> None:
-        """Add a command. A run that is new in the lane queues behind the others, unless it gets back its old turn."""
-        line = self._lines.get(lane) or self._lines.setdefault(lane, LaneQueue())
-        if turn is not None or run not in line.turn_of:
+    def join(self, command: Command, run: str, place: int, turn: int | None = None) -> None:
+        """Add a command. A run that is new in the line queues behind the others, unless it gets back its old turn."""
+        line = self._lines.setdefault(line_of(command), LineQueue())
+        lane = line.lanes.setdefault(lane_of(command), LaneQueue())
+        is_new = run not in lane.waiting
+        insort(lane.waiting.setdefault(run, []), (place, command.id))
+        if turn is None and run in line.turn_of:
+            if is_new:
+                insort(lane.turns, (line.turn_of[run], run))
+        else:
             line.move(run, self.number() if turn is None else turn)
-        insort(line.waiting.setdefault(run, []), command)
 
-    def leave(self, lane: Lane, run: str, command: tuple[int, str]) -> None:
-        """Remove a command, if it is in the lane."""
-        line = self._lines.get(lane)
-        waiting = line.waiting.get(run) if line is not None else None
-        if line is None or waiting is None:
+    def leave(self, command: Command, run: str, place: int) -> None:
+        """Remove a command, if it is in its lane."""
+        line = self._lines.get(line_of(command))
+        lane = line.lanes.get(lane_of(command)) if line is not None else None
+        waiting = lane.waiting.get(run) if lane is not None else None
+        if line is None or lane is None or waiting is None:
             return
-        at = bisect_left(waiting, command)
-        if at == len(waiting) or waiting[at] != command:
+        at = bisect_left(waiting, (place, command.id))
+        if at == len(waiting) or waiting[at] != (place, command.id):
             return
         del waiting[at]
-        if not waiting:
-            del line.waiting[run]
-            line.move(run, None)
-        if not line.waiting:
-            del self._lines[lane]
+        if waiting:
+            return
+        del lane.waiting[run]
+        _remove(lane.turns, (line.turn_of[run], run))
+        if not lane.waiting:
+            del line.lanes[lane_of(command)]
+        if not any(run in each.waiting for each in line.lanes.values()):
+            del line.turn_of[run]
+        if not line.lanes:
+            del self._lines[line_of(command)]
 
-    def turn_of(self, lane: Lane, run: str) -> int | None:
-        return self._lines[lane].turn_of.get(run) if lane in self._lines else None
+    def turn_of(self, command: Command, run: str) -> int | None:
+        line = self._lines.get(line_of(command))
+        return None if line is None else line.turn_of.get(run)
 
-    def served(self, lane: Lane, run: str) -> None:
-        """Move the run behind the other runs of the lane."""
-        if self.turn_of(lane, run) is not None:
-            self._lines[lane].move(run, self.number())
+    def served(self, command: Command, run: str) -> None:
+        """Move the run behind the other runs of the line."""
+        if self.turn_of(command, run) is not None:
+            self._lines[line_of(command)].move(run, self.number())
+
+    def move_behind(self, run: str) -> Callable[[], None]:
+        """Put a run behind the others of each of its lines; return what undoes that."""
+        before = [(key, line.turn_of[run]) for key, line in self._lines.items() if run in line.turn_of]
+        for key, _ in before:
+            self._lines[key].move(run, self.number())
+
+        def undo() -> None:
+            for key, turn in before:
+                self._lines[key].move(run, turn)
+
+        return undo
 
     def walk(
-        self, queues: Sequence[str] | None, runs: Collection[str] | None, places: Mapping[str, int]
-    ) -> Iterator[tuple[str, Waiting]]:
-        """Yield runs and their commands: highest priority first, then in the order of the queues, then of the turns.
-        Lanes of executors without a free place are left out."""
+        self,
+        queues: Sequence[str] | None,
+        runs: Collection[str] | None,
+        is_open: Callable[[Lane], bool],
+        rounds: Rounds,
+    ) -> Iterator[tuple[str, Iterable[tuple[int, str]]]]:
+        """Yield runs and their commands: the highest priority first, then in the order of the queues, then of the round
+        of the shares, then of the turns."""
         if queues is None:
-            queues = sorted({lane[0] for lane in self._lines})
-        lanes = [lane for lane in self._lines if lane[0] in queues and places.get(lane[1], 1) > 0]
-        ranks = {(-priority, queues.index(queue)) for queue, _, priority in lanes}
-        for rank in sorted(ranks):
-            alike = [lane for lane in lanes if (-lane[2], queues.index(lane[0])) == rank]
-            for _, run, lane in merge(*(self._turns(lane, runs) for lane in alike)):
-                yield run, self._lines[lane].waiting[run]
+            queues = sorted({queue for queue, _, _ in self._lines})
+        groups: dict[Group, list[str]] = {}
+        for queue, priority, share in self._lines:
+            if queue in queues:
+                groups.setdefault((queue, priority), []).append(share)
+        for group in sorted(groups, key=lambda each: (-each[1], queues.index(each[0]))):
+            for share in rounds.in_turn(group, sorted(groups[group])):
+                yield from self._runs(self._lines[*group, share], runs, is_open)
 
-    def _turns(self, lane: Lane, runs: Collection[str] | None) -> Iterator[tuple[int, str, Lane]]:
-        line = self._lines[lane]
-        turns = line.turns if runs is None else sorted((line.turn_of[r], r) for r in runs if r in line.turn_of)
-        return ((turn, run, lane) for turn, run in turns)
+    def _runs(
+        self, line: LineQueue, runs: Collection[str] | None, is_open: Callable[[Lane], bool]
+    ) -> Iterator[tuple[str, Iterable[tuple[int, str]]]]:
+        lanes = [queue for lane, queue in line.lanes.items() if is_open(lane)]
+        turns: Iterator[tuple[int, str, Waiting]] = merge(*(lane.entries() for lane in lanes))
+        if runs is not None:
+            own = [run for run in runs if run in line.turn_of]
+            found = [(line.turn_of[run], run, lane.waiting) for lane in lanes for run in own if run in lane.waiting]
+            turns = iter(sorted((turn, run, waiting[run]) for turn, run, waiting in found))
+        for (_, run), entries in groupby(turns, key=lambda entry: entry[:2]):
+            yield run, merge(*(waiting for _, _, waiting in entries))

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct, json, structs
 
 from refold.core import codec
-from refold.core.commands import Command, Held, Letter
+from refold.core.commands import Command, Held, Letter, rate_limits_of
 from refold.core.fold.apply import Record
 from refold.core.outcomes import SECOND, Instant
 from refold.core.plan import hash_of
@@ -32,6 +32,8 @@ from refold.ports import (
     Hint,
     Lease,
     Leased,
+    Limit,
+    LimitUse,
     LiveWorker,
     Place,
     Queue,
@@ -39,6 +41,7 @@ from refold.ports import (
     RunCursor,
     RunFilter,
     RunPage,
+    Share,
     Views,
     Writes,
 )
@@ -46,8 +49,10 @@ from refold.stores.clock import Steady, StoreClock
 from refold.stores.documents import check_put, check_version, next_version
 from refold.stores.feed import ahead_of, read_cursor, write_cursor
 from refold.stores.lanes import Lane, Lanes
+from refold.stores.limits import Bucket, Rooms, check_limit, check_weight, limit_use
 from refold.stores.lost import log_lost
 from refold.stores.removal import FLOOR_STEP, refuse_removal
+from refold.stores.rounds import Rounds
 
 
 class StoredFact(Struct, frozen=True):
@@ -91,9 +96,6 @@ class Queued(Struct, frozen=True):
 
     def freed(self, losses: int) -> "Queued":
         return structs.replace(self, worker=None, until=0, deadline=None, losses=losses, given_up=False)
-
-    def lane(self) -> Lane:
-        return self.command.queue, self.command.executor, self.command.priority
 
 
 Key = tuple[str, str]
@@ -146,6 +148,10 @@ class MemoryStore:
         self.floor = 0  # the first generation of a new command
         self.workers: dict[str, Abilities] = {}
         self.vouched: dict[str, Instant] = {}  # remote workers, and until when they are alive
+        self.rounds = Rounds()
+        self.weights: dict[str, int] = {}
+        self.limits: dict[str, Limit] = {}
+        self.buckets: dict[str, Bucket] = {}  # of limits with a rate
         self.committed: dict[str, CommittedRun] = {}  # for the views, which must not see half a turn
         self.committed_commands: dict[Key, Queued] = {}
         self.last_change = 0  # the number of the last change of a run
@@ -302,6 +308,28 @@ class MemoryStore:
     def listen(self, heard: Heard) -> bool:
         return False
 
+    def set_weight(self, share: str, weight: int | None) -> None:
+        check_weight(share, weight)
+        if weight is None:
+            self.weights.pop(share, None)
+        else:
+            self.weights[share] = weight
+
+    def set_limit(self, limit: Limit) -> None:
+        check_limit(limit)
+        old = self.limits.get(limit.name)
+        self.limits[limit.name] = limit
+        if limit.rate is None:
+            self.buckets.pop(limit.name, None)
+        elif old is None or old.rate is None:
+            self.buckets[limit.name] = Bucket(limit.burst, self.now())
+        else:
+            self.buckets[limit.name] = self.buckets[limit.name].filled(old, self.now())
+
+    def remove_limit(self, name: str) -> bool:
+        self.buckets.pop(name, None)
+        return self.limits.pop(name, None) is not None
+
     def publish(self, lease: Lease, lines: Sequence[Any]) -> bool:
         with self.turn([lease.run]) as turn:
             return turn.publish(lease, lines)
@@ -338,7 +366,7 @@ class MemoryStore:
         old = self.commands.pop(key, None)
         self.leases.pop(key, None)
         if old is not None:
-            self.lanes.leave(old.lane(), key[0], (old.place, key[1]))
+            self.lanes.leave(old.command, key[0], old.place)
         if queued is None:
             return
         self.commands[key] = queued
@@ -349,7 +377,7 @@ class MemoryStore:
         elif queued.command.not_before > self.clock.at:
             heapq.heappush(self.later, (queued.command.not_before, *key))
         else:
-            self.lanes.join(queued.lane(), key[0], (queued.place, key[1]), turn)
+            self.lanes.join(queued.command, key[0], queued.place, turn)
 
 
 class MemoryTurn:
@@ -363,6 +391,7 @@ class MemoryTurn:
         self.touched_documents: set[Key] = set()
         self.new_workers: dict[str, Abilities] = {}
         self.asked: list[Asked] = []
+        self.again: Instant | None = None  # when a limit that kept commands back allows more
 
     def head(self, run: str) -> int:
         return len(self.store.logs.get(run, ()))
@@ -414,7 +443,10 @@ class MemoryTurn:
         if writes.plan is not None:
             self._put(store.plans, hash_of(writes.plan), writes.plan)
         self._append(writes)
+        before = store.rows.get(run)
         self._put(store.rows, run, writes.summary)
+        if before is not None and before.status == PAUSED != writes.summary.status:
+            self.undo.append(store.lanes.move_behind(run))
         for command, order in writes.commands.items():
             self._order(writes, command, order)
         for key, due in writes.timers.items():
@@ -459,18 +491,21 @@ class MemoryTurn:
         for asked in self.asked:
             asked.leases = self.claim(asked.can, asked.lease_for, asked.limit)
             asked.heads = {lease.run: self.head(lease.run) for lease in asked.leases}
+            asked.again = self.again
 
     def claim(self, can: Abilities, lease_for: float, limit: int) -> Sequence[Lease]:
         self._release_later()
         leases: list[Lease] = []
         places = dict(can.places)
+        rooms = self._rooms()
         while len(leases) < limit:
-            key = self._next(can, places)
+            key = self._next(can, places, rooms)
             if key is None:
                 break
             queued = self.store.commands[key]
             if queued.command.executor in places:
                 places[queued.command.executor] -= 1
+            self._take_room(queued.command, rooms)
             timeout = queued.command.timeout
             self._queue(
                 key,
@@ -484,10 +519,15 @@ class MemoryTurn:
                     beat_at=self.now,
                 ),
             )
-            self.store.lanes.served(queued.lane(), key[0])
+            self.store.lanes.served(queued.command, key[0])
             lease = self.store.commands[key].lease()
             assert lease is not None
             leases.append(lease)
+        self.again = rooms.again
+        for name, (of, taken) in rooms.taken.items():
+            if taken and of.rate is not None:
+                filled = self.store.buckets[name].filled(of, self.now)
+                self._put(self.store.buckets, name, Bucket(filled.tokens - taken, filled.at))
         if leases and can.worker not in self.store.workers and can.alive_for is None:
             self.new_workers[can.worker] = structs.replace(can, places=())
         return leases
@@ -509,6 +549,9 @@ class MemoryTurn:
         for table in ("logs", "rows", "timers", "letters", "snapshots", "streams", "dead"):
             self._swap(table, {key: value for key, value in getattr(store, table).items() if key != run})
         self._swap("blobs", {key: value for key, value in store.blobs.items() if key[0] != run})
+        for limits in ("limits", "buckets"):
+            table = getattr(store, limits)
+            self._swap(limits, {key: value for key, value in table.items() if not key.startswith(rate_limits_of(run))})
         self._swap("floor", store.floor + FLOOR_STEP)
 
     def forget(self) -> Sequence[str]:
@@ -558,6 +601,8 @@ class MemoryTurn:
             if old is not None:
                 self._queue(key, structs.replace(old.freed(old.losses), held=True))
         else:
+            if order.rate:
+                self._limit_rate(order)
             generation, losses = (self.store.floor, 0) if old is None else (old.generation, old.losses)
             hand_backs = 0 if old is None else old.hand_backs
             queued = Queued(
@@ -573,13 +618,47 @@ class MemoryTurn:
             )
             self._queue(key, queued)
 
-    def _next(self, can: Abilities, places: Mapping[str, int]) -> Key | None:
-        for run, waiting in self.store.lanes.walk(can.queues, can.runs, places):
+    def _limit_rate(self, command: Command) -> None:
+        """A loop with a rate brings its limit."""
+        limits = self.store.limits
+        if command.limit not in limits:
+            self._put(limits, command.limit, Limit(name=command.limit, rate=command.rate))
+            self._put(self.store.buckets, command.limit, Bucket(1.0, self.now))
+
+    def _take_room(self, command: Command, rooms: Rooms) -> None:
+        """Count a command that starts: for its share and for its limit."""
+        store, positions = self.store, dict(self.store.rounds.positions)
+        self.undo.append(lambda: setattr(store.rounds, "positions", positions))
+        store.rounds.served((command.queue, command.priority), command.share, store.weights.get(command.share, 1))
+        if command.limit:
+            rooms.take(command.limit)
+
+    def _rooms(self) -> Rooms:
+        store = self.store
+
+        def leased(name: str) -> int:
+            return sum(store.commands[key].command.limit == name for key in store.leases)
+
+        def bucket(name: str) -> Bucket:
+            return store.buckets[name].filled(store.limits[name], self.now)
+
+        return Rooms(store.limits.get, leased, bucket)
+
+    def _next(self, can: Abilities, places: Mapping[str, int], rooms: Rooms) -> Key | None:
+        def is_open(lane: Lane) -> bool:
+            tool, executor, limit = lane
+            return (
+                (can.tools is None or tool in can.tools)
+                and places.get(executor, 1) > 0
+                and (not limit or rooms.is_open(limit))
+            )
+
+        for run, waiting in self.store.lanes.walk(can.queues, can.runs, is_open, self.store.rounds):
             if self.store.rows[run].status == PAUSED:
                 continue
             for _, command in waiting:
                 order = self.store.commands[run, command].command
-                if (can.tools is None or order.tool in can.tools) and order.is_for(can.worker, self.now):
+                if order.is_for(can.worker, self.now):
                     return run, command
         return None
 
@@ -590,11 +669,11 @@ class MemoryTurn:
             queued = self.store.commands.get((run, command))
             if queued is not None and queued.worker is None:
                 self.touched_commands.add((run, command))
-                self.store._replace((run, command), queued, self.store.lanes.turn_of(queued.lane(), run))
+                self.store._replace((run, command), queued, self.store.lanes.turn_of(queued.command, run))
 
     def _queue(self, key: Key, queued: Queued | None) -> None:
         old = self.store.commands.get(key)
-        turn = None if old is None else self.store.lanes.turn_of(old.lane(), key[0])
+        turn = None if old is None else self.store.lanes.turn_of(old.command, key[0])
         self.undo.append(lambda: self.store._replace(key, old, turn))
         self.touched_commands.add(key)
         self.store._replace(key, queued)
@@ -728,6 +807,25 @@ class MemoryViews:
                 name, seen.waiting + waits, seen.leased + (not waits), oldest if waits else seen.oldest
             )
         return [queues[name] for name in sorted(queues)]
+
+    def shares(self) -> Sequence[Share]:
+        counts = {name: [0, 0] for name in self._store.weights}
+        for queued in list(self._store.committed_commands.values()):
+            if queued.command.share and not (queued.held and queued.worker is None):
+                counts.setdefault(queued.command.share, [0, 0])[queued.worker is not None] += 1
+        weights = self._store.weights
+        return [Share(name, weights.get(name, 1), *counts[name]) for name in sorted(counts)]
+
+    def limits(self) -> Sequence[LimitUse]:
+        commands = [each for each in list(self._store.committed_commands.values()) if each.command.limit]
+        now, found = self.now(), list[LimitUse]()
+        for name, limit in sorted(self._store.limits.items()):
+            own = [each for each in commands if each.command.limit == name]
+            leased = sum(each.worker is not None for each in own)
+            waiting = sum(each.worker is None and not each.held for each in own)
+            bucket = self._store.buckets.get(name)
+            found.append(limit_use(limit, leased, waiting, bucket, now))
+        return found
 
     def workers(self) -> Sequence[LiveWorker]:
         commands = list(self._store.committed_commands.values())

@@ -201,7 +201,7 @@ def assemble(
             every=settings.sweep_every,
             served_runs=served_runs,
         ),
-        timers=Timers(world.clock, mailroom.wake),
+        timers=Timers(world.clock, mailroom.wake, world.doorbell),
         desk=desk,
         tools=registry,
         code=code,
@@ -337,6 +337,7 @@ def _observer(process: Callable[[], Process]) -> TurnObserver:
         run_ended,
         children_started,
         lambda due, run: process().timers.set(due, run),
+        lambda due: process().timers.ring_at(due),
         lambda run, command: process().worker.withdraw(run, command),
         lambda run, command: process().worker.keeper.interrupt(run, command),
     )

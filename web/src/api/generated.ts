@@ -514,6 +514,13 @@ export interface Routes {
     body: undefined;
     reply: unknown;
   };
+  "GET /api/v1/ns/{ns}/views/limits": {
+    permission: "read";
+    path: { ns: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
   "GET /api/v1/ns/{ns}/views/now": {
     permission: "read";
     path: { ns: string };
@@ -581,6 +588,13 @@ export interface Routes {
     permission: "read";
     path: { ns: string };
     query: { status?: string; workflow?: string; name?: string; key?: string; label?: (string)[]; since?: number; until?: number; parent?: string; error?: string; after_at?: number; after_run?: string; limit?: number; most?: number };
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/views/shares": {
+    permission: "read";
+    path: { ns: string };
+    query: Record<string, never>;
     body: undefined;
     reply: unknown;
   };

@@ -37,16 +37,17 @@ HELD_BY_RUN: Final = """
     where r.ns = %s and c.state = 'h' and c.worker is not null"""
 """The same for runs whose numbers are not known yet."""
 
-_CLOSE_TYPES: Final = ["%s"] * 44
+_CLOSE_TYPES: Final = ["%s"] * 45
 _CLOSE_TYPES[0], _CLOSE_TYPES[30] = "%s::int", "%s::int[]"
-CLOSE: Final = f"select refold.close_turn_v1({', '.join(_CLOSE_TYPES)})"
+CLOSE: Final = f"select refold.close_turn_v2({', '.join(_CLOSE_TYPES)})"
 """What a turn writes; see the schema."""
 
 CLAIM: Final = """
-    select o_run, o_rid, o_head, o_generation, o_until, o_plan, o_losses, o_deadline, o_data, o_cursor, o_left, o_more
-    from refold.claim_v1(%s::int, %s, %s, %s, %s, %s, %s, %s, %s, %s::int, %s, %s::int, %s::int)"""
+    select o_run, o_rid, o_head, o_generation, o_until, o_plan, o_losses, o_deadline, o_data, o_cursors, o_lefts,
+        o_more, o_again
+    from refold.claim_v2(%s::int, %s, %s, %s, %s, %s, %s, %s, %s::int, %s, %s::int[], %s::int[])"""
 
-LANE: Final = "select refold.lane_v1(%s::int, %s, %s, %s, %s, %s, %s)"
+LANE: Final = "select refold.lane_v2(%s::int, %s, %s, %s, %s, %s, %s)"
 
 RESERVE: Final = "select nextval('refold.rids')"
 """The first of a hundred numbers for runs."""
@@ -73,7 +74,7 @@ PAUSE: Final = "delete from refold.lines where rid = any(%s)"
 """Paused runs are in no lane."""
 
 RESUME: Final = """
-    select refold.stand_v1(array_agg(lane), array_agg(rid), array_agg(place)) from (
+    select refold.stand_v2(array_agg(lane), array_agg(rid), array_agg(place)) from (
         select lane, rid, min(place) as place
         from refold.commands where rid = any(%s) and state = 'w' group by lane, rid) w
     having count(*) > 0"""
@@ -206,7 +207,30 @@ NOT_FLUSHED: Final = "set local synchronous_commit = off"
 EXPIRE: Final = "select * from refold.expire_v1(%s::int, %s, %s::int)"
 HAND_BACK: Final = "select refold.hand_back_v1(%s::int, %s, %s, %s, %s, %s, %s::int)"
 PUBLISH: Final = "select refold.publish_v1(%s::int, %s, %s, %s, %s)"
-TIDY: Final = "select refold.tidy_v1(%s::int)"
+TIDY: Final = "select refold.tidy_v2(%s::int)"
+
+ADD_RATES: Final = """
+    insert into refold.limits (ns, name, rate, burst, tokens, at)
+    select %s, u.name, u.micros / 1e6, 1, 1, 0 from unnest(%s::text[], %s::bigint[]) u(name, micros)
+    on conflict do nothing"""
+"""The limits of loops with a rate."""
+SET_WEIGHT: Final = "select refold.set_weight_v1(%s::int, %s, %s::int)"
+SET_LIMIT: Final = "select refold.set_limit_v1(%s::int, %s, %s::int, %s::float8, %s::float8, %s)"
+REMOVE_LIMIT: Final = "delete from refold.limits where ns = %s and name = %s returning 1"
+REMOVE_RATES: Final = "delete from refold.limits where ns = %s and starts_with(name, %s)"
+SHARES: Final = """
+    select coalesce(c.name, w.share), coalesce(w.weight, 1), coalesce(c.waiting, 0), coalesce(c.leased, 0) from (
+        select s.name, count(*) filter (where c.state in ('w', 'l')) as waiting,
+            count(*) filter (where c.state = 'h') as leased
+        from refold.commands c join refold.lanes a on a.lane = c.lane join refold.shares s on s.share = a.share
+        where c.ns = %s and c.state <> 'x' and s.name <> '' group by s.name) c
+    full join (select share, weight from refold.weights where ns = %s) w on w.share = c.name order by 1"""
+LIMITS: Final = """
+    select l.name, l.slots, l.rate, l.burst, l.tokens, l.at, count(c.id) filter (where c.state = 'h'),
+        count(c.id) filter (where c.state in ('w', 'l'))
+    from refold.limits l left join refold.commands c on c.ns = l.ns and c.lim = l.name
+    where l.ns = %s group by l.name, l.slots, l.rate, l.burst, l.tokens, l.at order by l.name"""
+
 
 RUNS_WITH_LETTERS: Final = """
     select run from refold.letters where ns = %s group by run order by min(number) limit %s"""

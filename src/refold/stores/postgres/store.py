@@ -21,10 +21,12 @@ from refold.ports import (
     Heard,
     Hint,
     Lease,
+    Limit,
     Place,
     Ring,
 )
 from refold.stores.clock import Steady
+from refold.stores.limits import check_limit, check_weight
 from refold.stores.lost import log_lost
 from refold.stores.postgres import queries
 from refold.stores.postgres.address import read_address
@@ -222,6 +224,22 @@ class PostgresStore:
             )
         runs = dict.fromkeys([run for (run,) in letters] + [run for (run,) in timers])
         return list(runs)[:limit], first[0][0]
+
+    def set_weight(self, share: str, weight: int | None) -> None:
+        check_weight(share, weight)
+        self._rows(queries.SET_WEIGHT, self.memory.ns, share, weight)
+
+    def set_limit(self, limit: Limit) -> None:
+        check_limit(limit)
+        rate = None if limit.rate is None else float(limit.rate)
+        values = (limit.name, limit.slots, rate, float(limit.burst), self.now())
+        self._rows(queries.SET_LIMIT, self.memory.ns, *values)
+        self._ring([ANY_WORK])
+
+    def remove_limit(self, name: str) -> bool:
+        removed = bool(self._rows(queries.REMOVE_LIMIT, self.memory.ns, name))
+        self._ring([ANY_WORK])
+        return removed
 
     def publish(self, lease: Lease, lines: Sequence[Any]) -> bool:
         data = Blobs(json.encode(line) for line in lines)

@@ -12,7 +12,7 @@ from msgspec import Struct, json, structs
 
 from refold.core import codec
 from refold.core.codec import encode_command, encode_fact, encode_letter
-from refold.core.commands import Command, Letter
+from refold.core.commands import Command, Letter, rate_limits_of
 from refold.core.facts import Fact, RunMigrated
 from refold.core.fold.apply import Record
 from refold.core.outcomes import SECOND, Instant
@@ -34,6 +34,7 @@ BORN_LEASED = 16  # turns in a row that lease what they issue without a look at 
 FRESH = 1.0  # seconds for which the time of the last answer serves a turn that verifies at its end
 SERVES = 60.0  # and a claim
 MANY = 10_000  # runs that are remembered
+MOST_GROUPS = 100  # queues with priorities whose rounds are remembered
 
 _summary = json.Encoder().encode
 _read_summary = json.Decoder(Summary).decode
@@ -77,8 +78,9 @@ class Memory(Struct):
     block: list[int] = []  # numbers for runs that start
     is_idle: bool = False  # the last answer said that nothing waits
     born: int = 0
-    cursor: int = 0
-    left: int = 0
+    cursors: list[int] = []  # where this process is in its rounds: in each queue and priority the share served last
+    lefts: list[int] = []  # and what is left of its weight
+    limited: set[tuple[str, str]] = set()  # commands of limits that were leased here
 
     heads: dict[str, int] = {}  # the facts of runs that were acknowledged here
 
@@ -96,12 +98,8 @@ class Memory(Struct):
         self.plans.clear()
         self.enrolled.clear()
         self.block.clear()
+        self.limited.clear()
         self.is_idle = False
-
-
-def needs_of(tool: str) -> str:
-    """What not every worker has: the body of a Python workflow, whose tool is named by its plan."""
-    return tool if ":" in tool else ""
 
 
 class Batch:
@@ -130,6 +128,7 @@ class Batch:
         self.dead_of: list[int] = []
         self.dead: list[tuple[Any, ...]] = []
         self.plans: dict[str, bytes] = {}
+        self.rates: dict[str, float] = {}  # limits of loops
         self.labels: list[tuple[Any, ...]] = []
 
 
@@ -170,6 +169,7 @@ class PostgresTurn:
         self._asked: list[Asked] = []
         self._new_workers: dict[str, Abilities] = {}
         self._due_rings: set[Ring] = set()  # of what was sent already, for the end of the turn
+        self._rounds: tuple[list[int], list[int]] | None = None  # of claims that are not committed
 
     def __enter__(self) -> "PostgresTurn":
         self._session.guard.acquire()
@@ -372,7 +372,8 @@ class PostgresTurn:
             if isinstance(order, Command):
                 moment = min(order.not_before, FAR) if order.not_before else 0
                 state = "l" if moment > self.now else "p" if status == PAUSED else "w"
-                lane = self._tools.lane((order.queue, order.priority, "", order.executor, needs_of(order.tool), ""))
+                share, limit = order.share, order.limit
+                lane = self._tools.lane((order.queue, order.priority, share, order.executor, order.tool, limit))
                 _check_text(id)
                 issued.append(Issued(rid, writes.run, order, lane, state, moment, plan, encode_command(order)))
         letters = [(letter, encode_letter(letter)) for letter in writes.letters]
@@ -445,6 +446,7 @@ class PostgresTurn:
             elif id not in writes.new:
                 batch.again = True
         batch.issued += draft.issued
+        batch.rates.update((each.order.limit, each.order.rate) for each in draft.issued if each.order.rate)
         for id, generation in plain_held.items():
             if id not in writes.commands:
                 batch.verified.append((rid, id, generation))
@@ -481,9 +483,9 @@ class PostgresTurn:
         if self._is_unknown(can):
             statements.append(self._enrolment(can, lease_for))
         rows = self._session.run([*statements, self._claim(asked)])[-1]
-        if rows and can.alive_for is None:
-            self._new_workers.setdefault(can.worker, can)
         self._hand_out(asked, rows, [asked])
+        if asked.leases and can.alive_for is None:
+            self._new_workers.setdefault(can.worker, can)
         return asked.leases
 
     def enrol(self, can: Abilities) -> None:
@@ -505,6 +507,7 @@ class PostgresTurn:
         if batch.is_empty and not asked and not self._new_workers:
             if self._is_open:
                 self._end_reading()
+                self._keep_rounds()
             return
         memory = self._memory
         if self._plain and not self._session.is_open():
@@ -540,8 +543,10 @@ class PostgresTurn:
             memory.is_idle = not results[0][0][0]
         for each, rows in zip(claims, results[claims_from:], strict=False):
             self._hand_out(each, rows, asked)
+        self._keep_rounds()
         if rings := self._due_rings | self._rings(batch):
             self._tools.ring(rings)
+        self._forget_limited(batch)
         if born is not None:
             memory.born += 1
             _distribute([(lease, self._head_of(lease.run)) for lease in born.values()], asked)
@@ -552,7 +557,7 @@ class PostgresTurn:
         rings: set[Ring] = set()
         if not self._memory.is_idle:
             rings.update(Ring("work", each.order.queue) for each in batch.issued if each.state == "w")
-        if batch.resumed:
+        if batch.resumed or self._frees_slots(batch):
             rings.add(Ring("work"))
         withdrawn = [rid for rid, _, generation in batch.ended if generation is None]
         if not (batch.new or batch.changed or batch.held or withdrawn):
@@ -562,6 +567,18 @@ class PostgresTurn:
         rings.update(Ring("ended" if status in TERMINAL else "runs", runs.get(rid, "")) for rid, status in rows)
         rings.update(Ring("withdrawn", runs.get(rid, "")) for rid in (*withdrawn, *(rid for rid, _ in batch.held)))
         return rings
+
+    def _keep_rounds(self) -> None:
+        if self._rounds is not None:
+            self._memory.cursors, self._memory.lefts = self._rounds
+
+    def _forget_limited(self, batch: Batch) -> None:
+        memory = self._memory
+        if memory.limited:
+            runs = {opened.known.rid: run for run, opened in self._opened.items() if opened.known is not None}
+            memory.limited.difference_update((runs.get(rid, ""), id) for rid, id, _ in batch.ended)
+            if len(memory.limited) > MANY:
+                memory.limited.clear()
 
     def _end_reading(self) -> None:
         try:
@@ -583,7 +600,8 @@ class PostgresTurn:
             memory.born = 0
             return None
         can, limit, lease_for = asked[0].can, asked[0].limit, asked[0].lease_for
-        if any(each.state != "w" for each in batch.issued) or self._is_unknown(can):
+        limited = any(each.state != "w" or each.order.share or each.order.limit for each in batch.issued)
+        if limited or self._is_unknown(can) or self._frees_slots(batch):
             memory.born = 0
             return None
         until = self.now + round(lease_for * SECOND)
@@ -602,30 +620,47 @@ class PostgresTurn:
             each.state = "h"
         return born
 
+    def _frees_slots(self, batch: Batch) -> bool:
+        """Whether commands end that count for a limit, so that others may start."""
+        limited = self._memory.limited
+        if not limited:
+            return False
+        runs = {opened.known.rid: run for run, opened in self._opened.items() if opened.known is not None}
+        ended = {(runs.get(rid, ""), id) for rid, id, _ in batch.ended}
+        ended.update((runs.get(rid, ""), id) for rid, id in batch.held)
+        return not limited.isdisjoint(ended)
+
     def _claim(self, asked: Asked) -> Statement:
         can, memory = asked.can, self._memory
         tools = None if can.tools is None else Texts(sorted(can.tools))
-        needs = None if can.tools is None else Texts(["", *(tool for tool in can.tools if needs_of(tool))])
         queues = None if can.queues is None else Texts(can.queues)
         runs = None if can.runs is None else Texts(sorted(can.runs))
         kinds, places = Texts(kind for kind, _ in can.places), Ints(free for _, free in can.places)
-        of_worker = (self._ns, can.worker, queues, tools, needs, runs, kinds, places)
+        of_worker = (self._ns, can.worker, queues, tools, runs, kinds, places)
         values = (*of_worker, round(asked.lease_for * SECOND), asked.limit)
-        return queries.CLAIM, (*values, self.now, memory.cursor, memory.left)
+        cursors, lefts = self._rounds or (memory.cursors, memory.lefts)
+        return queries.CLAIM, (*values, self.now, Ints(cursors), Ints(lefts))
 
     def _hand_out(self, claim: Asked, rows: Sequence[Row], asked: Sequence[Asked]) -> None:
         memory = self._memory
         leases: list[tuple[Lease, int]] = []
-        for run, _, head, generation, until, plan, losses, deadline, data, cursor, left, more in rows:
+        again = rows[0][-1] if rows else None
+        for run, _, head, generation, until, plan, losses, deadline, data, cursors, lefts, more, _ in rows:
+            if run is None:
+                break  # limits kept everything back
             command = codec.decode_command(bytes(data))
+            if command.limit:
+                memory.limited.add((run, command.id))
             held = (run, command, claim.can.worker, generation, until, self.now)
             leases.append((Lease(*held, plan, losses, deadline, self.now), head or 0))
-            memory.cursor, memory.left, memory.is_idle = cursor, left, not more
+            self._rounds, memory.is_idle = (cursors[-MOST_GROUPS:], lefts[-MOST_GROUPS:]), not more
         places = dict(claim.can.places)
         for lease, _ in leases:
             places[lease.command.executor] = places.get(lease.command.executor, 1) - 1
-        if len(rows) < claim.limit and all(free > 0 for kind, free in places.items() if kind):
+        if len(leases) < claim.limit and all(free > 0 for kind, free in places.items() if kind):
             memory.is_idle = True  # for this worker: what waits is not for it
+        for each in asked:
+            each.again = again if _same(each, claim) else each.again
         _distribute(leases, [each for each in asked if _same(each, claim)])
 
     def _enrolment(self, can: Abilities, lease_for: float) -> Statement:
@@ -675,6 +710,7 @@ class PostgresTurn:
             *(Texts(each.state for each in issued), Ints(each.not_before for each in issued)),
             Ints(self._memory.floor + (each.state == "h") for each in issued),
             *(Texts(each.plan for each in issued), Ints(_micros(each.order.timeout) for each in issued)),
+            Texts(each.order.limit for each in issued),
             *(Texts(each.order.prefer for each in issued), Ints(each.order.prefer_until for each in issued)),
             *(Blobs(each.data for each in issued), can.worker if can is not None else None, until),
             *(batch.again, self._memory.floor),
@@ -686,6 +722,9 @@ class PostgresTurn:
         out: list[Statement] = []
         if batch.revived:
             out.append((queries.REVIVE, _columns(batch.revived, Ints, Texts, Ints, Texts, Texts, Texts, Blobs)))
+        if batch.rates:
+            micros = Ints(round(rate * 1e6) for rate in batch.rates.values())
+            out.append((queries.ADD_RATES, (ns, Texts(batch.rates), micros)))
         if batch.held:
             out.append((queries.HOLD, _columns(batch.held, Ints, Texts)))
         if batch.paused:
@@ -757,6 +796,7 @@ class PostgresTurn:
         rid = rows[0][0]
         statements: list[Statement] = [(sql, (rid,)) for sql in queries.REMOVE_RUN]
         statements += [(queries.REMOVE_MAIL, (self._ns, run)), (queries.LIFT_FLOOR, (FLOOR_STEP, self._ns))]
+        statements.append((queries.REMOVE_RATES, (self._ns, rate_limits_of(run))))
         self._session.run(statements)
         self._opened[run] = OpenedRun(0, None, {})
         self._memory.heads.pop(run, None)
@@ -878,10 +918,10 @@ def _in_order(issued: Sequence[Issued], can: Abilities) -> list[int]:
         return [at for at, _ in fitting]
     known = can.queues if can.queues is not None else sorted({each.order.queue for _, each in fitting})
     queues = {queue: at for at, queue in enumerate(known)}
-    rounds: dict[tuple[str, str, str, int], int] = {}
+    rounds: dict[tuple[str, str, int], int] = {}
     ranked: list[tuple[tuple[int, int, int, int], int]] = []
     for at, each in fitting:
-        lane = (each.run, each.order.queue, each.order.executor, each.order.priority)
-        rounds[lane] = rounds.get(lane, 0) + 1
-        ranked.append(((-each.order.priority, queues[each.order.queue], rounds[lane], at), at))
+        line = (each.run, each.order.queue, each.order.priority)
+        rounds[line] = rounds.get(line, 0) + 1
+        ranked.append(((-each.order.priority, queues[each.order.queue], rounds[line], at), at))
     return [at for _, at in sorted(ranked)]

@@ -21,13 +21,17 @@ from refold.ports import (
     FeedFact,
     Health,
     Leased,
+    Limit,
+    LimitUse,
     LiveWorker,
     Queue,
     RunChanges,
     RunCursor,
     RunFilter,
     RunPage,
+    Share,
 )
+from refold.stores.limits import Bucket, limit_use
 from refold.stores.postgres import queries
 from refold.stores.postgres.address import Address, read_address
 from refold.stores.postgres.arrays import Ints
@@ -175,6 +179,16 @@ class PostgresViews:
 
     def queues(self) -> Sequence[Queue]:
         return [Queue(*row) for row in self._ask(queries.QUEUES, self.ns)]
+
+    def shares(self) -> Sequence[Share]:
+        return [Share(*row) for row in self._ask(queries.SHARES, self.ns, self.ns)]
+
+    def limits(self) -> Sequence[LimitUse]:
+        now, found = self.now(), list[LimitUse]()
+        for name, slots, rate, burst, tokens, at, leased, waiting in self._ask(queries.LIMITS, self.ns):
+            limit = Limit(name=name, slots=slots, rate=rate, burst=burst)
+            found.append(limit_use(limit, leased, waiting, Bucket(tokens, at), now))
+        return found
 
     def workers(self) -> Sequence[LiveWorker]:
         rows = self._ask(queries.WORKERS, self.ns, self._time.now())

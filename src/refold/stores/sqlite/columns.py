@@ -16,9 +16,10 @@ T = TypeVar("T")
 Values = tuple[Any, ...]
 
 INT, TEXT, BLOB = (int,), (str,), (bytes,)
+REAL, MAYBE_REAL = (float,), (float, type(None))
 MAYBE_INT, MAYBE_TEXT = (int, type(None)), (str, type(None))
 
-WORDS = {int: "an integer", str: "text in UTF-8", bytes: "a blob", type(None): "null"}
+WORDS = {int: "an integer", str: "text in UTF-8", bytes: "a blob", float: "a number", type(None): "null"}
 
 
 def malformed(table: str, key: Values, column: str, why: object) -> Corrupt:
@@ -86,8 +87,13 @@ COMMANDS = Columns(
     turn=MAYBE_INT,
     hand_backs=INT,
     executor=TEXT,
+    share=TEXT,
+    lim=TEXT,
+    lane=TEXT,
 )
 PLANS = Columns("plans", data=BLOB)
+WEIGHTS = Columns("weights", share=TEXT, weight=INT, seal=INT)
+LIMITS = Columns("limits", name=TEXT, slots=MAYBE_INT, rate=MAYBE_REAL, burst=REAL, tokens=REAL, at=INT, seal=INT)
 PLAN_HASHES = Columns("plans", hash=TEXT)
 TIMERS = Columns("timers", key=TEXT, due=INT, seal=INT)
 DUE_TIMERS = Columns("timers", run=TEXT, key=TEXT, due=INT, seal=INT)

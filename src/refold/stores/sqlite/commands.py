@@ -1,25 +1,39 @@
 """The commands as one turn sees and changes them: read once, changed in memory, written together.
 
-The command that is claimed next: in the best lane, of the run whose turn it is, the command issued first.
+The command that is claimed next: in the best queue and priority, of the share whose turn it is, and there of the run
+whose turn it is, the command issued first.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Protocol
 
 from msgspec import Struct, json, structs
 
-from refold.core.executors import EXECUTORS
 from refold.core.outcomes import SECOND, Instant
 from refold.core.state import PAUSED
 from refold.errors import Corrupt
-from refold.ports import Abilities, Lease
+from refold.ports import Abilities, Lease, Limit
+from refold.stores.limits import MOST_SLOTS, Bucket, Rooms
+from refold.stores.rounds import Rounds
 from refold.stores.sqlite import queries
 from refold.stores.sqlite.columns import Values
 from refold.stores.sqlite.file import File
 from refold.stores.sqlite.remembered import Openings, Remembered
-from refold.stores.sqlite.rows import HELD, LATER, LEASED, WAITING, CommandRow, Lane, added, moved, read_queued
+from refold.stores.sqlite.rows import (
+    HELD,
+    LATER,
+    LEASED,
+    WAITING,
+    CommandRow,
+    Line,
+    added,
+    moved,
+    parts_of_lane,
+    read_queued,
+)
+from refold.stores.sqlite.tables import limit_row, read_limit, read_weight
 
 ABOVE_ALL = 2**63 - 1
 PLACE, TURN = 5, 18  # columns of a command
@@ -35,14 +49,26 @@ class Waiting(Protocol):
     def queues(self) -> Iterable[str]:
         """Return the names of the queues in which commands wait."""
 
-    def best(self, queue: str, executor: str, below: int) -> int | None:
+    def best(self, queue: str, below: int) -> int | None:
         """Return the highest priority below this one that has a command to claim."""
 
-    def first(self, queue: str, executor: str, priority: int, after: int, limit: int) -> "CommandPage":
+    def next_share(self, queue: str, priority: int, first: str) -> str | None:
+        """Return the first share from this one on, by name, that has a command to claim."""
+
+    def lanes(self, queue: str, priority: int, share: str) -> Iterable[str]:
+        """Return the lanes of a line that have a command to claim."""
+
+    def first(self, lane: "LanePlace", after: int, limit: int) -> "CommandPage":
         """Return the first command of each run of the lane, in the order of the runs' turns."""
 
     def behind(self, command: CommandRow, after: int, limit: int) -> "CommandPage":
         """Return the commands that the same run has in the lane after a place."""
+
+
+LanePlace = tuple[str, int, str, str]
+"""Queue, priority, share and lane."""
+
+NEXT = "\0"  # appended to a name: the first text after it, because no name has a NUL
 
 
 class CommandPage(Struct, frozen=True):
@@ -59,22 +85,42 @@ class OfAllRuns:
     def queues(self) -> Iterable[str]:
         return [queue for (queue,) in self.file.rows(queries.QUEUES, (self.namespace,))]
 
-    def best(self, queue: str, executor: str, below: int) -> int | None:
-        row = self.file.row(queries.BEST_LANE, (self.namespace, queue, executor, below))
+    def best(self, queue: str, below: int) -> int | None:
+        row = self.file.row(queries.BEST_PRIORITY, (self.namespace, queue, below))
         return None if row is None else int(row[0])
 
-    def first(self, queue: str, executor: str, priority: int, after: int, limit: int) -> CommandPage:
-        rows = self.file.rows(queries.FIRST_IN_LANE, (self.namespace, queue, executor, priority, after, limit))
+    def next_share(self, queue: str, priority: int, first: str) -> str | None:
+        return _text(self.file.row(queries.NEXT_SHARE, (self.namespace, queue, priority, first)))
+
+    def lanes(self, queue: str, priority: int, share: str) -> Iterable[str]:
+        return _each(self.file, queries.NEXT_LANE, (self.namespace, queue, priority, share))
+
+    def first(self, lane: LanePlace, after: int, limit: int) -> CommandPage:
+        rows = self.file.rows(queries.FIRST_IN_LANE, (self.namespace, *lane, after, limit))
         return CommandPage(self.file.readable(read_queued, rows), _last(rows, TURN, limit))
 
     def behind(self, command: CommandRow, after: int, limit: int) -> CommandPage:
-        rows = self.file.rows(queries.NEXT_IN_LANE, (self.namespace, *command.lane(), after, limit))
+        where = (self.namespace, *command.line(), command.lane, after, limit)
+        rows = self.file.rows(queries.NEXT_IN_LANE, where)
         return CommandPage(self.file.readable(read_queued, rows), _last(rows, PLACE, limit))
 
 
 def _last(rows: Sequence[Values], column: int, limit: int) -> int | None:
     last = rows[-1][column] if len(rows) == limit else None
     return last if type(last) is int else None
+
+
+def _text(row: Values | None) -> str | None:
+    """The only column of a row; data of another type, as in a damaged file, ends the search."""
+    return row[0] if row is not None and type(row[0]) is str else None
+
+
+def _each(file: File, query: str, where: Values) -> Iterator[str]:
+    """Yield the texts that a query finds, each from the one before it on. What is behind them costs nothing."""
+    found = _text(file.row(query, (*where, "")))
+    while found is not None:
+        yield found
+        found = _text(file.row(query, (*where, found + NEXT)))
 
 
 class OfSomeRuns:
@@ -88,124 +134,199 @@ class OfSomeRuns:
         found = [self.file.rows(queries.QUEUES_OF_RUN, (self.namespace, run)) for run in self.runs]
         return sorted({queue for rows in found for (queue,) in rows})
 
-    def best(self, queue: str, executor: str, below: int) -> int | None:
-        found = [self._best_of(run, queue, executor, below) for run in self.runs]
+    def best(self, queue: str, below: int) -> int | None:
+        found = [self._best_of(run, queue, below) for run in self.runs]
         return max((priority for priority in found if priority is not None), default=None)
 
-    def first(self, queue: str, executor: str, priority: int, after: int, limit: int) -> CommandPage:
+    def next_share(self, queue: str, priority: int, first: str) -> str | None:
+        where = [(self.namespace, run, queue, priority, first) for run in self.runs]
+        found = [_text(self.file.row(queries.NEXT_SHARE_OF_RUN, each)) for each in where]
+        return min((share for share in found if share is not None), default=None)
+
+    def lanes(self, queue: str, priority: int, share: str) -> Iterable[str]:
+        where = [(self.namespace, run, queue, priority, share) for run in self.runs]
+        return sorted({lane for each in where for lane in _each(self.file, queries.NEXT_LANE_OF_RUN, each)})
+
+    def first(self, lane: LanePlace, after: int, limit: int) -> CommandPage:
         found: list[CommandRow] = []
         for run in self.runs:
-            where = (self.namespace, run, queue, executor, priority, -1, 1)
+            where = (self.namespace, run, *lane, -1, 1)
             found += self.file.readable(read_queued, self.file.rows(queries.NEXT_IN_LANE, where))
         in_turn = [(each.turn, each) for each in found if each.turn is not None and each.turn > after]
         page = [each for _, each in sorted(in_turn, key=lambda pair: pair[0])][:limit]
         return CommandPage(page, page[-1].turn if len(page) == limit else None)
 
-    def _best_of(self, run: str, queue: str, executor: str, below: int) -> int | None:
-        row = self.file.row(queries.BEST_LANE_OF_RUN, (self.namespace, run, queue, executor, below))
+    def _best_of(self, run: str, queue: str, below: int) -> int | None:
+        row = self.file.row(queries.BEST_PRIORITY_OF_RUN, (self.namespace, run, queue, below))
         return None if row is None or row[1] is None else int(row[0])
 
 
 class Picker:
-    """Gives waiting commands to one worker, one after the other, always the best one left for which it has a place."""
+    """Gives waiting commands to one worker, one after the other, always the best one left that it may have."""
 
-    def __init__(self, waiting: Waiting, can: Abilities, fits: Fits, places: Mapping[str, int]) -> None:
-        self.waiting, self.fits, self.places = waiting, fits, places
+    def __init__(
+        self, waiting: Waiting, can: Abilities, fits: Fits, is_open: Callable[[str], bool], rounds: Rounds
+    ) -> None:
+        self.waiting, self.fits, self.is_open, self.rounds = waiting, fits, is_open, rounds
         queues = can.queues if can.queues is not None else waiting.queues()
         self._rank = {queue: at for at, queue in reversed(list(enumerate(queues)))}
-        self._lines: dict[tuple[str, str], LaneReader | None] = {}
+        self._groups: dict[str, GroupReader | None] = {}
 
     def take(self) -> CommandRow | None:
         """Return the next command: highest priority first; within a priority, in the order of the worker's queues, and
-        there the run whose turn comes first, whatever executor its command needs."""
+        there in the round of the shares."""
         while True:
-            lines = [line for line in map(self._line, self._open_lanes()) if line is not None]
-            if not lines:
+            groups = [group for group in map(self._group, self._rank) if group is not None]
+            if not groups:
                 return None
-            best = lines[0] if len(lines) == 1 else min(lines, key=self._order)
+            best = groups[0] if len(groups) == 1 else min(groups, key=self._order)
             command = best.take()
             if command is not None:
                 return command
-            self._lines[best.queue, best.executor] = self._next_line(best.queue, best.executor, best.priority)
+            self._groups[best.queue] = self._next_group(best.queue, best.priority)
 
-    def _open_lanes(self) -> Iterator[tuple[str, str]]:
-        return ((queue, each) for queue in self._rank for each in EXECUTORS if self.places.get(each, 1) > 0)
+    def _order(self, group: "GroupReader") -> tuple[int, int]:
+        return -group.priority, self._rank[group.queue]
 
-    def _order(self, line: "LaneReader") -> tuple[int, int, int]:
-        return -line.priority, self._rank[line.queue], line.next_turn()
+    def _group(self, queue: str) -> "GroupReader | None":
+        if queue not in self._groups:
+            self._groups[queue] = self._next_group(queue, ABOVE_ALL)
+        return self._groups[queue]
 
-    def _line(self, lane: tuple[str, str]) -> "LaneReader | None":
-        if lane not in self._lines:
-            self._lines[lane] = self._next_line(*lane, ABOVE_ALL)
-        return self._lines[lane]
-
-    def _next_line(self, queue: str, executor: str, below: int) -> "LaneReader | None":
-        priority = self.waiting.best(queue, executor, below)
-        return None if priority is None else LaneReader(self.waiting, queue, executor, priority, self.fits)
+    def _next_group(self, queue: str, below: int) -> "GroupReader | None":
+        priority = self.waiting.best(queue, below)
+        return None if priority is None else GroupReader(self, queue, priority)
 
 
-class LaneReader:
-    """One lane, read as far as is needed; its runs take turns."""
+class GroupReader:
+    """A queue and priority: its shares go round."""
 
-    def __init__(self, waiting: Waiting, queue: str, executor: str, priority: int, fits: Fits) -> None:
-        self.waiting, self.queue, self.executor, self.priority, self.fits = waiting, queue, executor, priority, fits
-        self._page = FIRST_PAGE
-        self._last: int | None = -1
-        self._unserved: deque[CommandRow] = deque()  # the first command of each run
+    def __init__(self, picker: Picker, queue: str, priority: int) -> None:
+        self.picker, self.queue, self.priority = picker, queue, priority
+        self._lines: dict[str, LineReader | None] = {}
+        self._next: dict[str, str | None] = {}  # the first share from a text on
+
+    def take(self) -> CommandRow | None:
+        for share in self._in_turn():
+            if share not in self._lines:
+                self._lines[share] = LineReader(self.picker, self.queue, self.priority, share)
+            line = self._lines[share]
+            command = line.take() if line is not None else None
+            if command is not None:
+                return command
+            self._lines[share] = None
+        return None
+
+    def _in_turn(self) -> Iterator[str]:
+        share, is_current = self.picker.rounds.first((self.queue, self.priority))
+        first = share if is_current else share + NEXT
+        found = self._from(first)
+        while found is not None:
+            yield found
+            found = self._from(found + NEXT)
+        found = self._from("")
+        while found is not None and found < first:
+            yield found
+            found = self._from(found + NEXT)
+
+    def _from(self, first: str) -> str | None:
+        if first not in self._next:
+            self._next[first] = self.picker.waiting.next_share(self.queue, self.priority, first)
+        return self._next[first]
+
+
+class LineReader:
+    """One share of a queue and priority, read as far as is needed; its runs take turns."""
+
+    def __init__(self, picker: Picker, queue: str, priority: int, share: str) -> None:
+        self.picker = picker
+        lanes = picker.waiting.lanes(queue, priority, share)
+        self._lanes = [
+            LaneReader(picker.waiting, (queue, priority, share, lane)) for lane in lanes if picker.is_open(lane)
+        ]
         self._served: deque[RunInLine] = deque()
-
-    def next_turn(self) -> int:
-        """Return the turn of the run that comes next; one that was served here comes behind all others."""
-        self._read()
-        turn = self._unserved[0].turn if self._unserved else None
-        return turn if turn is not None else ABOVE_ALL
 
     def take(self) -> CommandRow | None:
         while (run := self._next()) is not None:
-            command = run.take(self.fits)
+            command = run.take(self.picker.fits, self.picker.is_open)
             if command is not None:
                 self._served.append(run)  # behind the other runs
                 return command
         return None
 
-    def _read(self) -> None:
-        while not self._unserved and self._last is not None:
-            first = self.waiting.first(self.queue, self.executor, self.priority, self._last, self._page)
-            self._unserved.extend(first.commands)
-            self._last, self._page = first.last, self._page * 2
-
     def _next(self) -> "RunInLine | None":
-        self._read()
-        if self._unserved:
-            return RunInLine(self.waiting, self._unserved.popleft())
-        return self._served.popleft() if self._served else None
+        """The run whose turn comes next, with what it has in each lane."""
+        fronts = [(front.turn or 0, front.run) for lane in self._lanes if (front := lane.front()) is not None]
+        if not fronts:
+            return self._served.popleft() if self._served else None
+        turn, run = min(fronts)
+        return RunInLine(self.picker.waiting, [lane.pop() for lane in self._lanes if lane.is_at(turn, run)])
+
+
+class LaneReader:
+    """The first command of each run in one lane."""
+
+    def __init__(self, waiting: Waiting, place: LanePlace) -> None:
+        self.waiting, self.place = waiting, place
+        self._page = FIRST_PAGE
+        self._last: int | None = -1
+        self._read: deque[CommandRow] = deque()
+
+    def front(self) -> CommandRow | None:
+        while not self._read and self._last is not None:
+            first = self.waiting.first(self.place, self._last, self._page)
+            self._read.extend(first.commands)
+            self._last, self._page = first.last, self._page * 2
+        return self._read[0] if self._read else None
+
+    def is_at(self, turn: int, run: str) -> bool:
+        front = self.front()
+        return front is not None and (front.turn or 0, front.run) == (turn, run)
+
+    def pop(self) -> CommandRow:
+        return self._read.popleft()
 
 
 class RunInLine:
-    """The commands of one run in the lane, in the order of issue."""
+    """The commands of one run in a line, in the order of issue."""
+
+    def __init__(self, waiting: Waiting, firsts: Sequence[CommandRow]) -> None:
+        self._lanes = [RunInLane(waiting, each) for each in firsts]
+
+    def take(self, fits: Fits, is_open: Callable[[str], bool]) -> CommandRow | None:
+        fronts = [(front.place, lane) for lane in self._lanes if is_open(lane.name) and (front := lane.front(fits))]
+        return min(fronts, key=lambda pair: pair[0])[1].pop() if fronts else None
+
+
+class RunInLane:
+    """Those of one lane; what does not fit is passed over."""
 
     def __init__(self, waiting: Waiting, first: CommandRow) -> None:
-        self.waiting = waiting
+        self.waiting, self.name = waiting, first.lane
         self._read: list[CommandRow] = [first]
         self._first, self._page = first, FIRST_PAGE
         self._last: int | None = first.place
+        self._at = 0
 
-    def take(self, fits: Fits) -> CommandRow | None:
-        looked = 0
+    def front(self, fits: Fits) -> CommandRow | None:
         while True:
-            for at in range(looked, len(self._read)):
-                if fits(self._read[at]):
-                    return self._read.pop(at)
-            looked = len(self._read)
+            while self._at < len(self._read):
+                if fits(self._read[self._at]):
+                    return self._read[self._at]
+                self._at += 1
             if self._last is None:
                 return None
             behind = self.waiting.behind(self._first, self._last, self._page)
             self._last, self._page = behind.last, self._page * 2
             self._read.extend(behind.commands)
 
+    def pop(self) -> CommandRow:
+        self._at += 1
+        return self._read[self._at - 1]
+
 
 def in_order(fresh: Iterable[CommandRow], can: Abilities, fits: Fits) -> list[CommandRow]:
-    """The same order for commands that are not stored yet, if nothing else waits: round by round in each lane."""
+    """The same order for commands that are not stored yet, if nothing else waits: round by round in each line."""
     fitting = [
         each
         for each in fresh
@@ -217,12 +338,12 @@ def in_order(fresh: Iterable[CommandRow], can: Abilities, fits: Fits) -> list[Co
         return fitting
     known = can.queues if can.queues is not None else sorted({each.queue for each in fitting})
     queues = {queue: at for at, queue in enumerate(known)}
-    rounds: dict[Lane, int] = {}
+    rounds: dict[Line, int] = {}
     ranked = []
     for each in fitting:
-        lane = each.lane()
-        rounds[lane] = rounds.get(lane, 0) + 1
-        ranked.append(((-each.priority, queues[each.queue], rounds[lane], each.place), each))
+        line = each.line()
+        rounds[line] = rounds.get(line, 0) + 1
+        ranked.append(((-each.priority, queues[each.queue], rounds[line], each.place), each))
     return [each for _, each in sorted(ranked, key=lambda pair: pair[0])]
 
 
@@ -231,9 +352,9 @@ Key = tuple[str, str]
 
 
 class Touched(Struct):
-    """What a turn has changed in a run's part of a lane; the run's first command there may be another one now."""
+    """What a turn has changed in a run's part of a line; the run's first command in a lane may be another one now."""
 
-    turn: int | None = None  # for the run's first command; None: it keeps the run's turn in the lane, or gets a new one
+    turn: int | None = None  # for the run's first commands; None: they keep the run's turn, or get a new one
     returned: int = 0  # commands that came back, and may come before the one that has the turn
 
 
@@ -245,15 +366,21 @@ class Commands(Struct):
     openings: Openings
     number: Callable[[], int]
     remembered: Remembered
+    rounds: Rounds
+    again: Instant | None = None  # when a limit that kept commands back allows more
     _known: dict[Key, CommandRow | None] = {}
     _fresh: dict[Key, CommandRow] = {}  # to be added
     _moved: dict[Key, CommandRow] = {}  # to be changed
     _removed: dict[Key, None] = {}
-    _touched: dict[Lane, Touched] = {}
+    _touched: dict[Line, Touched] = {}
     _line: Iterator[CommandRow] | None = None  # the commands in the order in which they are claimed
     _claimer: Abilities | None = None
     _alive: dict[str, bool] = {}  # workers that hold parked bodies, and whether their processes are running
     _places: dict[str, int] = {}  # free places of the claimer, by kind of executor
+    _rooms: Rooms | None = None  # what limits allow the claimer
+    _weights: dict[str, int] = {}
+    _buckets: dict[str, Bucket] = {}  # of limits with a rate, as they are before the claim
+    _rates: dict[str, float] = {}  # limits of loops
 
     def load(self, run: str, ids: Iterable[str]) -> None:
         """Read these commands first, so that changing them cannot fail."""
@@ -300,6 +427,8 @@ class Commands(Struct):
             self.remove(*key)
         if fresh.not_before > now:
             fresh.state = LATER
+        if fresh.order is not None and fresh.order.rate:
+            self._rates[fresh.limit] = fresh.order.rate
         self._line = None
         self._known[key] = self._fresh[key] = fresh
 
@@ -352,8 +481,8 @@ class Commands(Struct):
     def resume(self, run: str) -> None:
         """Put the run back into each of its lanes, behind the other runs."""
         self.flush()
-        for queue, executor, priority in self.file.rows(queries.LANES_OF_RUN, (self.namespace, run)):
-            self._touch((run, queue, executor, priority))
+        for queue, priority, share in self.file.rows(queries.LINES_OF_RUN, (self.namespace, run)):
+            self._touch((run, queue, priority, share)).turn = self.number()
         self.flush()
 
     def claim(self, can: Abilities, lease_for: float, limit: int, now: Instant) -> list[Lease]:
@@ -370,6 +499,7 @@ class Commands(Struct):
                 leases.append(self._lease(command, can.worker, now, until))
             except Corrupt as error:
                 self.file.on_wrong(error)
+        self.again = None if self._rooms is None else self._rooms.again
         return leases
 
     def is_idle(self, can: Abilities, now: Instant) -> bool:
@@ -389,8 +519,7 @@ class Commands(Struct):
             later = self.file.row(queries.ANY_LATER, (self.namespace, now))
             waiting = self._waiting(can)
             queues = can.queues if can.queues is not None else waiting.queues()
-            lanes = [(queue, each) for queue in queues for each in EXECUTORS if each not in full]
-            return later is None and all(waiting.best(*lane, ABOVE_ALL) is None for lane in lanes)
+            return later is None and not any(_has_other(waiting, queue, full) for queue in queues)
         if can.queues is None:
             return self.file.row(queries.ANYTHING_AT_ALL, (self.namespace, now)) is None
         return all(self.file.row(queries.ANYTHING, (self.namespace, now, queue)) is None for queue in can.queues)
@@ -399,6 +528,10 @@ class Commands(Struct):
         """Write the changes: one statement for each kind of change, however many commands there are."""
         space = self.namespace
         self._remember()
+        if self._rates:
+            self._add_rates()
+        if self._rooms is not None:
+            self._spend(self._rooms)
         if self._removed:
             self.file.write(queries.REMOVE_COMMAND, [(space, *key) for key in self._removed])
             self._removed = {}
@@ -410,6 +543,20 @@ class Commands(Struct):
         if self._touched:
             self._set_turns()
         self._line = None
+
+    def _add_rates(self) -> None:
+        limits = [Limit(name=name, rate=rate) for name, rate in self._rates.items()]
+        self.file.write(queries.ADD_LIMIT, [limit_row(self.namespace, each, Bucket(1.0, 0)) for each in limits])
+        self._rates = {}
+
+    def _spend(self, rooms: Rooms) -> None:
+        """Write which tokens were taken."""
+        spent = [(limit, taken) for limit, taken in rooms.taken.values() if taken and limit.rate is not None]
+        for limit, taken in spent:
+            bucket = self._buckets[limit.name]
+            left = Bucket(bucket.tokens - taken, bucket.at)
+            self.file.write(queries.PUT_LIMIT, [limit_row(self.namespace, limit, left)])
+        self._rooms = None
 
     def _add(self) -> None:
         in_lane: list[Values] = []
@@ -442,12 +589,45 @@ class Commands(Struct):
     def _line_for(self, can: Abilities, now: Instant) -> Iterator[CommandRow]:
         """If nothing else waits, a command of this turn is claimed before it is stored, and stored once, as leased."""
         fits = partial(self._fits, can, now)
-        if not self._touched and self.is_idle(can, now):
+        limited = any(each.share or each.limit for each in self._fresh.values())
+        if not limited and not self._touched and self.is_idle(can, now):
             fresh = in_order([each for each in self._fresh.values() if self._is_free(each)], can, fits)
             return (each for each in fresh if self._places.get(each.executor, 1) > 0) if can.places else iter(fresh)
         self._release(now)
         self.flush()
-        return iter(Picker(self._waiting(can), can, fits, self._places).take, None)
+        self._rooms = rooms = self._new_rooms(now)
+        is_open = partial(self._is_open, can, rooms)
+        return iter(Picker(self._waiting(can), can, fits, is_open, self.rounds).take, None)
+
+    def _is_open(self, can: Abilities, rooms: Rooms, lane: str) -> bool:
+        """Whether the worker can take the commands of a lane now."""
+        tool, executor, limit = parts_of_lane(lane)
+        return (
+            (can.tools is None or tool in can.tools)
+            and self._places.get(executor, 1) > 0
+            and (not limit or rooms.is_open(limit))
+        )
+
+    def _new_rooms(self, now: Instant) -> Rooms:
+        self._buckets = buckets = dict[str, Bucket]()
+
+        def limit_of(name: str) -> Limit | None:
+            row = self.file.row(queries.LIMIT, (self.namespace, name))
+            if row is None:
+                return None
+            try:
+                limit, bucket = read_limit(row)
+            except Corrupt as error:
+                self.file.on_wrong(error)
+                return Limit(name=name, slots=0)  # what it allows is not known
+            buckets[name] = bucket.filled(limit, now)
+            return limit
+
+        def leased(name: str) -> int:
+            row = self.file.row(queries.LEASED_OF_LIMIT, (self.namespace, name, MOST_SLOTS))
+            return 0 if row is None else int(row[0])
+
+        return Rooms(limit_of, leased, buckets.__getitem__)
 
     def _waiting(self, can: Abilities) -> Waiting:
         space, runs = self.namespace, can.runs
@@ -483,57 +663,82 @@ class Commands(Struct):
         order = command.order if command.order is not None else command.ordered()  # nothing is changed if this fails
         self._known[key] = command
         if key not in self._fresh:
-            self._touch(command.lane()).turn = self.number()  # the other runs of the lane come first now
+            self._touch(command.line()).turn = self.number()  # the other runs of the lane come first now
             self._moved[key] = command
         command.state, command.turn, command.worker, command.order = LEASED, None, worker, None
         command.generation += 1
         command.until, command.claimed_at, command.beat_at = until, now, now
         command.deadline = None if order.timeout is None else now + round(order.timeout * SECOND)
+        self.rounds.served((command.queue, command.priority), command.share, self._weight(command.share))
+        if command.limit and self._rooms is not None:
+            self._rooms.take(command.limit)
         return command.lease(order)
+
+    def _weight(self, share: str) -> int:
+        if not share:
+            return 1
+        if share not in self._weights:
+            row = self.file.row(queries.WEIGHT, (self.namespace, share))
+            read = self.file.readable(read_weight, [] if row is None else [(share, *row)])
+            self._weights[share] = read[0][1] if read else 1
+        return self._weights[share]
 
     def _return(self, command: CommandRow) -> None:
         command.state = WAITING
         self.change(command)
-        self._touch(command.lane()).returned += 1
+        self._touch(command.line()).returned += 1
 
     def _leave(self, command: CommandRow) -> None:
         """Pass the command's turn on to the next command of its run."""
         if command.turn is not None:
-            self._touch(command.lane()).turn = command.turn
+            self._touch(command.line()).turn = command.turn
             command.turn = None
 
-    def _touch(self, lane: Lane) -> Touched:
-        return self._touched.setdefault(lane, Touched())
+    def _touch(self, line: Line) -> Touched:
+        return self._touched.setdefault(line, Touched())
 
     def _is_free(self, command: CommandRow) -> bool:
         return command.state == WAITING and self.openings.get(command.run).status != PAUSED
 
     def _set_turns(self) -> None:
         turns: list[tuple[int | None, str, str, str]] = []
-        for lane, touched in self._touched.items():
-            run = lane[0]
+        for line, touched in self._touched.items():
+            run = line[0]
             if touched.turn is None and self.openings.get(run).status == PAUSED:
                 continue  # a paused run gets no turn
-            where = (self.namespace, *lane, 1 + touched.returned)
-            changes = self._turns(self.file.rows(queries.FRONT, where), touched)
+            where, most = (self.namespace, *line), 1 + touched.returned
+            lanes = _each(self.file, queries.NEXT_LANE_OF_RUN, where)
+            fronts = [self.file.rows(queries.FRONT, (*where, lane, most)) for lane in lanes]
+            changes = self._turns(fronts, touched)
             turns += [(turn, self.namespace, run, id) for id, turn in changes]
         self._touched = {}
         if turns:
             self.file.write(queries.SET_TURN, turns)
             self._known = {}
 
-    def _turns(self, front: Sequence[Values], touched: Touched) -> Iterable[tuple[str, int | None]]:
-        """Yield the changes that give the turn to the first command and to no other."""
-        if not front:
+    def _turns(self, fronts: Sequence[Sequence[Values]], touched: Touched) -> Iterable[tuple[str, int | None]]:
+        """Yield the changes that give the run's turn to the first command of each lane and to no other."""
+        if not fronts:
             return
-        had = next((turn for _, turn in front if turn is not None), None)
-        turn = touched.turn if touched.turn is not None else had if had is not None else self.number()
-        first, *others = front
-        if first[1] != turn:
-            yield first[0], turn
-        for id, other in others:
-            if other is not None:
-                yield id, None
+        had = [turn for front in fronts for _, turn, _ in front if type(turn) is int]
+        turn = touched.turn if touched.turn is not None else min(had) if had else self.number()
+        for front in fronts:
+            for at, (id, other, _) in enumerate(front):
+                if other != (turn if at == 0 else None):
+                    yield id, turn if at == 0 else None
+
+
+def _has_other(waiting: Waiting, queue: str, full: Collection[str]) -> bool:
+    """Whether a queue has something to claim for an executor that is not full."""
+    priority = waiting.best(queue, ABOVE_ALL)
+    while priority is not None:
+        share = waiting.next_share(queue, priority, "")
+        while share is not None:
+            if any(parts_of_lane(lane)[1] not in full for lane in waiting.lanes(queue, priority, share)):
+                return True
+            share = waiting.next_share(queue, priority, share + NEXT)
+        priority = waiting.best(queue, priority)
+    return False
 
 
 def _as_asked(row: Values, run: str, id: str) -> CommandRow:

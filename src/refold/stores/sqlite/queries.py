@@ -147,7 +147,7 @@ PUT_PLAN: Final = "insert or ignore into plans (namespace, hash, data) values (?
 _COMMAND: Final = """
     run, id, queue, priority, tool, place, not_before, plan,
     state, generation, losses, worker, until, deadline, beat_at, claimed_at, data, seal, turn, hand_backs,
-    executor"""
+    executor, share, lim, lane"""
 
 COMMAND: Final = f"select {_COMMAND} from commands where namespace = ? and run = ? and id = ?"
 """One command, whatever its state."""
@@ -165,12 +165,16 @@ ADD_COMMAND: Final = f"""
     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
         iif(?20 is null or exists (
             select 1 from commands indexed by commands_waiting
-            where namespace = ?1 and run = ?2 and queue = ?4 and executor = ?22 and priority = ?5
-                and state = 'waiting'), null, ?20),
-        ?21, ?22)"""
-"""A new command stands behind the others of its run, so it has a turn only if none of them waits in the lane."""
+            where namespace = ?1 and run = ?2 and queue = ?4 and priority = ?5 and share = ?23 and lane = ?25
+                and state = 'waiting'), null, coalesce((
+            select turn from commands indexed by commands_waiting
+            where namespace = ?1 and run = ?2 and queue = ?4 and priority = ?5 and share = ?23 and state = 'waiting'
+            order by lane, place limit 1), ?20)),
+        ?21, ?22, ?23, ?24, ?25)"""
+"""A new command stands behind the others of its run, so it has a turn only if none of them waits in the lane: that of
+the run in the line, if it has one."""
 
-ADD_APART: Final = f"insert into commands values ({','.join('?' * 22)})"
+ADD_APART: Final = f"insert into commands values ({','.join('?' * 25)})"
 """A new command that stands in no lane: it is leased already, or has to wait for its moment. A short text, for to find
 what was prepared costs time with every character."""
 
@@ -189,16 +193,21 @@ SET_TURN: Final = "update commands set turn = ? where namespace = ? and run = ? 
 CLEAR_TURNS: Final = "update commands set turn = null where namespace = ? and run = ? and turn is not null"
 """A paused run stands in no lane."""
 
-LANES_OF_RUN: Final = """
-    select distinct queue, executor, priority from commands indexed by commands_waiting
+LINES_OF_RUN: Final = """
+    select distinct queue, priority, share from commands indexed by commands_waiting
     where namespace = ? and run = ? and state = 'waiting'"""
-"""The lanes in which a run has something waiting."""
+"""The lines in which a run has something waiting."""
 
 FRONT: Final = """
-    select id, turn from commands indexed by commands_waiting
-    where namespace = ? and run = ? and queue = ? and executor = ? and priority = ? and state = 'waiting'
+    select id, turn, lane from commands indexed by commands_waiting
+    where namespace = ? and run = ? and queue = ? and priority = ? and share = ? and lane = ? and state = 'waiting'
     order by place limit ?"""
 """The first commands of a run in a lane, one of which may have the turn."""
+
+NEXT_LANE_OF_RUN: Final = """
+    select min(lane) from commands indexed by commands_waiting
+    where namespace = ? and run = ? and queue = ? and priority = ? and share = ? and state = 'waiting' and lane >= ?"""
+"""The first lane from this one on in which a run has something waiting."""
 
 QUEUES: Final = """
     with recursive waiting (queue) as (
@@ -221,29 +230,92 @@ QUEUES_OF_RUN: Final = """
     select queue from waiting where queue is not null"""
 """The queues in which a run has something waiting."""
 
-BEST_LANE: Final = """
+BEST_PRIORITY: Final = """
     select priority from commands indexed by commands_first
-    where namespace = ? and queue = ? and executor = ? and turn is not null and priority < ?
-    order by priority desc limit 1"""
-"""The highest priority below another in which a queue has something to claim for a kind of executor."""
+    where namespace = ? and queue = ? and turn is not null and priority < ? order by priority desc limit 1"""
+"""The highest priority below another in which a queue has something to claim."""
+
+NEXT_SHARE: Final = """
+    select min(share) from commands indexed by commands_first
+    where namespace = ? and queue = ? and priority = ? and turn is not null and share >= ?"""
+"""The first share from this one on that has something to claim."""
+
+NEXT_LANE: Final = """
+    select min(lane) from commands indexed by commands_first
+    where namespace = ? and queue = ? and priority = ? and share = ? and turn is not null and lane >= ?"""
+"""The first lane from this one on that has something to claim."""
 
 FIRST_IN_LANE: Final = f"""
     select {_COMMAND} from commands indexed by commands_first
-    where namespace = ? and queue = ? and executor = ? and priority = ? and turn > ? order by turn limit ?"""
+    where namespace = ? and queue = ? and priority = ? and share = ? and lane = ? and turn > ? order by turn limit ?"""
 """The next run's first command, and the next run's, in the order of their turns."""
 
 NEXT_IN_LANE: Final = f"""
     select {_COMMAND} from commands indexed by commands_waiting
-    where namespace = ? and run = ? and queue = ? and executor = ? and priority = ? and state = 'waiting'
+    where namespace = ? and run = ? and queue = ? and priority = ? and share = ? and lane = ? and state = 'waiting'
         and place > ? order by place limit ?"""
 """What a run has behind one of its commands in a lane."""
 
-BEST_LANE_OF_RUN: Final = """
+BEST_PRIORITY_OF_RUN: Final = """
     select priority, turn from commands indexed by commands_waiting
-    where namespace = ? and run = ? and queue = ? and executor = ? and state = 'waiting' and priority < ?
-    order by priority desc, place limit 1"""
-"""The highest priority below another in which a run has something waiting in a queue for a kind of executor; no turn:
-it is paused."""
+    where namespace = ? and run = ? and queue = ? and state = 'waiting' and priority < ?
+    order by priority desc, share, lane, place limit 1"""
+"""The highest priority below another in which a run has something waiting in a queue; no turn: it is paused."""
+
+NEXT_SHARE_OF_RUN: Final = """
+    select min(share) from commands indexed by commands_waiting
+    where namespace = ? and run = ? and queue = ? and priority = ? and state = 'waiting' and share >= ?"""
+"""The first share from this one on in which a run has something waiting."""
+
+LEASED_OF_LIMIT: Final = """
+    select count(*) from (
+        select 1 from commands indexed by commands_limited
+        where namespace = ? and lim = ? and lim <> '' and state = 'leased' limit ?)"""
+"""How many commands of a limit are leased, up to a number."""
+
+LIMIT: Final = "select name, slots, rate, burst, tokens, at, seal from limits where namespace = ? and name = ?"
+"""One limit."""
+
+LIMITS: Final = "select name, slots, rate, burst, tokens, at, seal from limits where namespace = ? order by name"
+"""All limits."""
+
+PUT_LIMIT: Final = """
+    insert or replace into limits (namespace, name, slots, rate, burst, tokens, at, seal)
+    values (?, ?, ?, ?, ?, ?, ?, ?)"""
+"""A limit, as an operator sets it or as claims have left it."""
+
+ADD_LIMIT: Final = """
+    insert or ignore into limits (namespace, name, slots, rate, burst, tokens, at, seal)
+    values (?, ?, ?, ?, ?, ?, ?, ?)"""
+"""The limit of a loop with a rate, unless it is there."""
+
+REMOVE_LIMIT: Final = "delete from limits where namespace = ? and name = ?"
+"""The operator does not want it any more."""
+
+REMOVE_RATES: Final = "delete from limits where namespace = ? and substr(name, 1, length(?)) = ?"
+"""The limits of the loops of a run that is removed."""
+
+WEIGHT: Final = "select weight, seal from weights where namespace = ? and share = ?"
+"""The weight of a share."""
+
+WEIGHTS: Final = "select share, weight, seal from weights where namespace = ? order by share"
+"""The weights that are set."""
+
+PUT_WEIGHT: Final = "insert or replace into weights (namespace, share, weight, seal) values (?, ?, ?, ?)"
+"""Set by an operator."""
+
+REMOVE_WEIGHT: Final = "delete from weights where namespace = ? and share = ?"
+"""The share has the weight of all others again."""
+
+SHARE_SIZES: Final = """
+    select share, sum(state in ('waiting', 'later')), sum(state = 'leased')
+    from commands where namespace = ? and state <> 'held' and share <> '' group by share order by share"""
+"""How much waits and is leased in each share."""
+
+LIMIT_SIZES: Final = """
+    select lim, sum(state in ('waiting', 'later')), sum(state = 'leased')
+    from commands where namespace = ? and state <> 'held' and lim <> '' group by lim order by lim"""
+"""How much waits and is leased for each limit."""
 
 DUE_LATER: Final = f"""
     select {_COMMAND} from commands indexed by commands_later

@@ -1,9 +1,10 @@
 """Rows and what they mean: facts, runs, commands and dead letters as the tables hold them, each with its seal."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from zlib import crc32
 
-from msgspec import Struct, json, msgpack
+from msgspec import DecodeError, Struct, json, msgpack
 
 from refold.core.codec import decode_command, decode_fact, encode_command, encode_fact
 from refold.core.commands import Command
@@ -116,6 +117,9 @@ class CommandRow(Struct, gc=False):
     turn: int | None = None  # not sealed
     hand_backs: int = 0  # since the last one that was a loss; sealed unless it is 0, as in rows of before
     executor: str = ""  # sealed unless it is empty
+    share: str = ""  # sealed with the limit, unless both are empty
+    limit: str = ""
+    lane: str = ""  # follows from tool, executor and limit
     order: Command | None = None  # what the data says, if somebody has it at hand
 
     def lease(self, order: Command | None = None) -> Lease:
@@ -141,8 +145,8 @@ class CommandRow(Struct, gc=False):
         """What is to be done."""
         return COMMANDS.decoded((self.run, self.id), "data", decode_command, self.data)
 
-    def lane(self) -> "Lane":
-        return self.run, self.queue, self.executor, self.priority
+    def line(self) -> "Line":
+        return self.run, self.queue, self.priority, self.share
 
     def values(self) -> Values:
         """All that is sealed."""
@@ -166,11 +170,31 @@ class CommandRow(Struct, gc=False):
             self.data,
             *((self.hand_backs,) if self.hand_backs else ()),
             *((self.executor,) if self.executor else ()),
+            *((self.share, self.limit) if self.share or self.limit else ()),
         )
 
 
-Lane = tuple[str, str, str, int]
-"""What a run has in a lane: run, queue, kind of executor, priority."""
+Line = tuple[str, str, int, str]
+"""What a run has in a line: run, queue, priority, share."""
+
+
+@lru_cache(maxsize=1000)
+def lane_text(tool: str, executor: str, limit: str) -> str:
+    """Return the name of a lane: the tool alone where that says everything."""
+    if not executor and not limit and not tool.startswith("["):
+        return tool
+    return _encode([tool, executor, limit]).decode()
+
+
+@lru_cache(maxsize=1000)
+def parts_of_lane(lane: str) -> tuple[str, str, str]:
+    """Return tool, kind of executor and limit. Raises Corrupt."""
+    if not lane.startswith("["):
+        return lane, "", ""
+    try:
+        return json.decode(lane, type=tuple[str, str, str])
+    except DecodeError as error:
+        raise Corrupt(f"the lane {lane!r} is not one (table commands, column lane)") from error
 
 
 def fresh(run: str, order: Command, plan: str) -> CommandRow:
@@ -179,7 +203,8 @@ def fresh(run: str, order: Command, plan: str) -> CommandRow:
     data = encode_command(order)
     lane = (order.queue, order.priority, order.tool)
     row = CommandRow(run, order.id, *lane, 0, moment, plan, WAITING, 0, 0, None, 0, None, 0, 0, data, order=order)
-    row.executor = order.executor
+    row.executor, row.share, row.limit = order.executor, order.share, order.limit
+    row.lane = lane_text(order.tool, order.executor, order.limit)
     return row
 
 
@@ -189,19 +214,24 @@ def read_queued(row: Values) -> CommandRow:
         raise Corrupt(f"command {row[1]} of run {row[0]} is not what was written (table commands, column seal)")
     if row[8] not in STATES:
         raise malformed("commands", (row[0], row[1]), "state", f"there is no state {row[8]!r}")
+    if row[23] != lane_text(row[4], row[20], row[22]):
+        raise malformed("commands", (row[0], row[1]), "lane", "it does not say the same as the other columns")
     return CommandRow(*row)
 
 
 def _sealed(row: Values) -> Values:
-    """The hand-backs and the executor are sealed unless they have the values of older rows."""
+    """What older rows do not have is sealed unless it has their values."""
     more = tuple(each for each in row[19:21] if each)
+    if row[21] or row[22]:
+        more += row[21:23]
     return (*row[:17], *more) if more else row[:17]
 
 
 def added(namespace: str, command: CommandRow, turn: int | None) -> Values:
     """The whole row."""
     values = command.values()
-    return (namespace, *values[:17], crc32(_pack(values)), turn, command.hand_backs, command.executor)
+    kept_apart = command.hand_backs, command.executor, command.share, command.limit, command.lane
+    return (namespace, *values[:17], crc32(_pack(values)), turn, *kept_apart)
 
 
 def moved(namespace: str, command: CommandRow) -> Values:

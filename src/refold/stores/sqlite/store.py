@@ -7,15 +7,17 @@ from typing import Any
 from refold.core.fold.apply import Record
 from refold.core.outcomes import SECOND, Instant
 from refold.core.read.summary import Summary
-from refold.ports import HAND_BACKS, Abilities, Expired, Heard, Hint, Lease, Place
+from refold.ports import HAND_BACKS, Abilities, Expired, Heard, Hint, Lease, Limit, Place
 from refold.stores.clock import Steady, StoreClock
+from refold.stores.limits import Bucket, check_limit, check_weight
 from refold.stores.lost import log_lost
+from refold.stores.rounds import Rounds
 from refold.stores.sqlite import columns, queries
 from refold.stores.sqlite.columns import Values, malformed
 from refold.stores.sqlite.file import File, OnWrong
 from refold.stores.sqlite.remembered import Remembered
 from refold.stores.sqlite.rows import CommandRow, check, read_queued, seal
-from refold.stores.sqlite.tables import Tables, read_mark
+from refold.stores.sqlite.tables import Tables, limit_row, read_limit, read_mark
 from refold.stores.sqlite.turn import SqliteTurn, Tools
 from refold.stores.sqlite.views import SqliteViews, read_worker
 
@@ -49,7 +51,14 @@ class SqliteStore:
         self._tables = Tables(self._rows)
         read_mark(self.file, namespace, self.clock)
         self._tools = Tools(
-            self.file, namespace, self.clock, self._next_number, set(), Remembered(), Tables(self._rows_of_turn)
+            self.file,
+            namespace,
+            self.clock,
+            self._next_number,
+            set(),
+            Remembered(),
+            Tables(self._rows_of_turn),
+            Rounds(),
         )
 
     def turn(self, runs: Sequence[str]) -> SqliteTurn:
@@ -156,6 +165,28 @@ class SqliteStore:
 
     def listen(self, heard: Heard) -> bool:
         return False
+
+    def set_weight(self, share: str, weight: int | None) -> None:
+        check_weight(share, weight)
+        if weight is None:
+            self._write(queries.REMOVE_WEIGHT, [(self.namespace, share)])
+        else:
+            self._write(queries.PUT_WEIGHT, [(self.namespace, share, weight, seal((share, weight)))])
+
+    def set_limit(self, limit: Limit) -> None:
+        check_limit(limit)
+        with SqliteTurn(self._tools, True) as turn:
+            row = self.file.row(queries.LIMIT, (self.namespace, limit.name))
+            old = read_limit(row) if row is not None else None
+            fresh = old is None or old[0].rate is None
+            bucket = Bucket(limit.burst, turn.now) if old is None or fresh else old[1].filled(old[0], turn.now)
+            self.file.write(queries.PUT_LIMIT, [limit_row(self.namespace, limit, bucket)])
+
+    def remove_limit(self, name: str) -> bool:
+        with SqliteTurn(self._tools, True):
+            found = self.file.row(queries.LIMIT, (self.namespace, name)) is not None
+            self.file.write(queries.REMOVE_LIMIT, [(self.namespace, name)])
+        return found
 
     def publish(self, lease: Lease, lines: Sequence[Any]) -> bool:
         with SqliteTurn(self._tools, True) as turn:

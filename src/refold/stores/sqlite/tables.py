@@ -9,8 +9,9 @@ from msgspec import json
 from refold.core.fold.apply import Record
 from refold.core.read.summary import Summary
 from refold.errors import Corrupt, NotFound
-from refold.ports import Document
+from refold.ports import Document, Limit
 from refold.stores.clock import Mark, StoreClock
+from refold.stores.limits import Bucket
 from refold.stores.sqlite import columns, queries
 from refold.stores.sqlite.columns import Values, malformed
 from refold.stores.sqlite.file import File
@@ -102,6 +103,28 @@ def read_document(kind: str, row: Values) -> Document:
     id, version, due, data, mark = row
     check(f"document {id} of the kind {kind}", (kind, id, version, due, data), mark, "documents")
     return Document(kind, id, version, bytes(data), due)
+
+
+def read_limit(row: Values) -> tuple[Limit, Bucket]:
+    """Raises Corrupt."""
+    columns.LIMITS.check((row[0],), row)
+    name, slots, rate, burst, tokens, at, mark = row
+    check(f"limit {name}", tuple(row[:6]), mark, "limits")
+    return Limit(name=name, slots=slots, rate=rate, burst=burst), Bucket(tokens, at)
+
+
+def limit_row(namespace: str, limit: Limit, bucket: Bucket) -> Values:
+    rate = None if limit.rate is None else float(limit.rate)
+    values = (limit.name, limit.slots, rate, float(limit.burst), float(bucket.tokens), bucket.at)
+    return (namespace, *values, seal(values))
+
+
+def read_weight(row: Values) -> tuple[str, int]:
+    """Raises Corrupt."""
+    columns.WEIGHTS.check((row[0],), row)
+    share, weight, mark = row
+    check(f"the weight of share {share}", (share, weight), mark, "weights")
+    return share, weight
 
 
 def read_mark(file: File, namespace: str, clock: StoreClock) -> None:

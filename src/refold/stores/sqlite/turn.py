@@ -11,7 +11,7 @@ from msgspec import Struct, json
 
 from refold.core import codec
 from refold.core.codec import encode_letter
-from refold.core.commands import Command, Held, Letter
+from refold.core.commands import Command, Held, Letter, rate_limits_of
 from refold.core.facts import RunMigrated
 from refold.core.fold.apply import Record
 from refold.core.outcomes import SECOND, Instant
@@ -22,6 +22,7 @@ from refold.ports import Abilities, Asked, Document, Lease, Writes
 from refold.stores.clock import MARK_EVERY, StoreClock
 from refold.stores.documents import check_put, check_version, next_version
 from refold.stores.removal import FLOOR_STEP, refuse_removal
+from refold.stores.rounds import Rounds
 from refold.stores.sqlite import queries
 from refold.stores.sqlite.columns import LETTERS, LOGS, TIMERS, Values
 from refold.stores.sqlite.commands import Commands
@@ -190,6 +191,7 @@ class Tools(Struct, frozen=True):
     workers: set[str]  # workers of this process that are already in the file
     remembered: Remembered
     tables: Tables
+    rounds: Rounds
 
 
 class SqliteTurn:
@@ -209,7 +211,8 @@ class SqliteTurn:
     def _begin_anew(self) -> None:
         tools = self._tools
         self._openings = Openings(tools.file, tools.namespace, tools.remembered)
-        self.commands = Commands(tools.file, tools.namespace, self._openings, tools.number, tools.remembered)
+        rounds = Rounds(tools.rounds.positions)
+        self.commands = Commands(tools.file, tools.namespace, self._openings, tools.number, tools.remembered, rounds)
 
     def __enter__(self) -> "SqliteTurn":
         self._file.guard.acquire()
@@ -253,6 +256,7 @@ class SqliteTurn:
         try:
             for asked in self._asked:
                 asked.leases = self.claim(asked.can, asked.lease_for, asked.limit)
+                asked.again = self.commands.again
                 asked.heads = {lease.run: self._openings.get(lease.run).head for lease in asked.leases}
         except BaseException:
             if self._begun:
@@ -280,6 +284,7 @@ class SqliteTurn:
             raise
         if marks:
             self._tools.clock.marked = self.now
+        self._tools.rounds.positions = self.commands.rounds.positions
         self._tools.remembered.keep(self._openings.runs, self._buffer.troubled, self._file.version())
         if self._new_workers:
             self._tools.workers.update(self._new_workers)  # of which a remote one enrols again by itself
@@ -431,6 +436,8 @@ class SqliteTurn:
         for query in queries.REMOVE_RUN:
             self._file.write(query, [(self._namespace, run)])
         self._file.write(queries.LIFT_FLOOR, [(self._namespace, FLOOR_STEP)])
+        rates = rate_limits_of(run)
+        self._file.write(queries.REMOVE_RATES, [(self._namespace, rates, rates)])
         self._tools.remembered.forget()
         self._begin_anew()
 

@@ -25,21 +25,24 @@ from refold.ports import (
     FeedFact,
     Health,
     Leased,
+    LimitUse,
     LiveWorker,
     Queue,
     RunChanges,
     RunCursor,
     RunFilter,
     RunPage,
+    Share,
 )
 from refold.stores.clock import StoreClock
 from refold.stores.feed import ahead_of, read_cursor, write_cursor
+from refold.stores.limits import limit_use
 from refold.stores.sqlite import columns, queries
 from refold.stores.sqlite.columns import Values, malformed
 from refold.stores.sqlite.file import File, OnWrong, readable_rows
 from refold.stores.sqlite.locks import ALIVE_UNTIL, LOCK_NAME, file_system_of, mount_table
 from refold.stores.sqlite.rows import FAR, CommandRow, check, label_text, read_dead, read_queued, read_run
-from refold.stores.sqlite.tables import ALL, Tables, last_change, read_document, read_mark
+from refold.stores.sqlite.tables import ALL, Tables, last_change, read_document, read_limit, read_mark, read_weight
 
 T = TypeVar("T")
 LINES = 1000  # read at once while they are searched
@@ -226,6 +229,20 @@ class SqliteViews:
     def queues(self) -> Sequence[Queue]:
         rows = self._ask(queries.QUEUE_SIZES)
         return [Queue(name, waiting, leased, oldest) for name, waiting, leased, oldest in rows if type(name) is str]
+
+    def shares(self) -> Sequence[Share]:
+        rows = self._ask(queries.SHARE_SIZES)
+        counts = {share: (int(waiting), int(leased)) for share, waiting, leased in rows if type(share) is str}
+        weights = dict(readable_rows(read_weight, self._ask(queries.WEIGHTS), self.report))
+        names = sorted(counts.keys() | weights.keys())
+        return [Share(name, weights.get(name, 1), *counts.get(name, (0, 0))) for name in names]
+
+    def limits(self) -> Sequence[LimitUse]:
+        rows = self._ask(queries.LIMIT_SIZES)
+        counts = {name: (int(leased), int(waiting)) for name, waiting, leased in rows if type(name) is str}
+        limits = readable_rows(read_limit, self._ask(queries.LIMITS), self.report)
+        now = self.now()
+        return [limit_use(limit, *counts.get(limit.name, (0, 0)), bucket, now) for limit, bucket in limits]
 
     def workers(self) -> Sequence[LiveWorker]:
         rows = self._ask(queries.ABILITIES)
