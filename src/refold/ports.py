@@ -395,8 +395,8 @@ class Store(Protocol):
         """Remove a limit, so that its commands are not limited. False: there is none."""
 
     def listen(self, heard: Heard) -> bool:
-        """Have this called, on any thread, soon after another process has written. False: the store cannot do that,
-        and has to be asked by `foreign_writes`."""
+        """Have this called, on any thread, soon after another process has written, and maybe after this one has.
+        Without rings: ask `foreign_writes` what it means. False: the store cannot call, and has to be asked."""
 
     def compact(self) -> None:
         """Give the space of removed runs back. Takes as long as writing everything again; other writers wait."""

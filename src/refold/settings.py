@@ -16,7 +16,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     lease_for: float = 30.0  # seconds after which the command of a silent worker is lost; three heartbeats come in it
     sweep_every: float = 1.0  # seconds between two looks for expired leases, due timers and letters
     poll: float = 1.0  # seconds that a lost ring of the doorbell can cost
-    listen_every: float = 0.2  # seconds between two looks for what other processes have written
+    listen_every: float = 0.2  # seconds between two looks for what other processes have written, where they cannot ring
     doorbell: str = ""  # how processes on PostgreSQL ring each other: nats://host:4222; empty: by NOTIFY
     slots: int = 16  # commands that a worker runs at a time
     parked_bodies: int = 10_000  # bodies that wait in memory, without a slot; of more, some start over

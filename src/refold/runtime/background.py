@@ -187,7 +187,9 @@ class Listener:
         every: float,
         listen: Callable[[Heard], bool] = lambda heard: False,
     ) -> None:
-        """`listen` is that of the store: if it can call, it is not asked every few moments."""
+        """`listen` is that of the store: if it can call, it is not asked every few moments. While calls without rings
+        follow each other, it is looked at less and less often, down to every `every` seconds, as if it could not call:
+        they may be about what this process has written."""
         self.foreign_writes, self.advance, self.clock, self.every = foreign_writes, advance, clock, every
         self.heard = heard  # called when another process has written
         self._known: int | None = None  # the last value of `foreign_writes`
@@ -201,15 +203,18 @@ class Listener:
             is_called = await self.advance(lambda: self.listen(lambda rings: self._called(loop, rings)))
         except Unavailable:
             is_called = False
+        gap = SHORTEST
         while True:
             began = self.clock.now()
             await self.once()
             took = (self.clock.now() - began) / SECOND
-            if is_called:
-                await self.clock.sleep(max(SHORTEST, took / SHARE))
-                await self._until_called()
-            else:
+            if not is_called:
                 await self.clock.sleep(max(self.every, took / SHARE))
+                continue
+            await self.clock.sleep(max(gap, took / SHARE))
+            is_quiet = not self._heard_now.is_set() or self._rings
+            gap = SHORTEST if is_quiet else min(2 * gap, max(self.every, SHORTEST))
+            await self._until_called()
 
     def _called(self, loop: asyncio.AbstractEventLoop, rings: Collection[Ring]) -> None:
         """On any thread."""

@@ -228,6 +228,7 @@ class File:
             raise self._after_failed_commit(error) from error
         finally:
             self.lock.release()
+        self.lock.ring()
 
     def roll_back(self) -> None:
         try:

@@ -156,6 +156,12 @@ class WriterLock:
         if self._room >= 0:
             fcntl.flock(self._room, fcntl.LOCK_UN)
 
+    def ring(self) -> None:
+        """Wake the processes that wait for what others write (`bell.py`)."""
+        if self._door >= 0:
+            with suppress(OSError):  # the disk is full: a ring that is lost costs a look
+                os.pwrite(self._door, b".", 0)
+
     def close(self) -> None:
         with self._guard:
             waits = self._waits  # then the thread needs them, and they are closed when the process ends

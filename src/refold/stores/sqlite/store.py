@@ -13,6 +13,7 @@ from refold.stores.limits import Bucket, check_limit, check_weight
 from refold.stores.lost import log_lost
 from refold.stores.rounds import Rounds
 from refold.stores.sqlite import columns, queries
+from refold.stores.sqlite.bell import Bell
 from refold.stores.sqlite.columns import Values, malformed
 from refold.stores.sqlite.file import File, OnWrong
 from refold.stores.sqlite.remembered import Remembered
@@ -48,6 +49,7 @@ class SqliteStore:
         self.clock, self._number = StoreClock(now, steady), 0
         self.now = self.clock.now
         self.views = SqliteViews(path, self.clock, namespace=namespace, patience=patience, vfs=vfs, on_wrong=on_wrong)
+        self._bell: Bell | None = None
         self._tables = Tables(self._rows)
         read_mark(self.file, namespace, self.clock)
         self._tools = Tools(
@@ -164,7 +166,13 @@ class SqliteStore:
         return int(row[0])
 
     def listen(self, heard: Heard) -> bool:
-        return False
+        if self._bell is None:
+            try:
+                self._bell = Bell(f"{self.file.path}-door")
+            except OSError:
+                return False  # the kernel cannot watch the file
+        self._bell.listen(lambda: heard(()))
+        return True
 
     def set_weight(self, share: str, weight: int | None) -> None:
         check_weight(share, weight)
@@ -212,6 +220,9 @@ class SqliteStore:
             self.file.compact()
 
     def close(self) -> None:
+        if self._bell is not None:
+            self._bell.close()
+            self._bell = None
         self.views.close()
         self.file.close()
 
