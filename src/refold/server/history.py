@@ -6,11 +6,12 @@ from msgspec import Struct, json
 
 from refold.core.read.items import LoopSeen
 from refold.core.read.summary import Progress, progress
-from refold.core.state import ISSUED, TERMINAL
+from refold.core.state import ISSUED
 from refold.core.times import stamp
-from refold.errors import Conflict, NotFound
+from refold.errors import NotFound
 from refold.queries.items import find_loop, item_object, rows_of
-from refold.queries.runs import error_object, with_started
+from refold.queries.runs import error_object
+from refold.server.operations import remove_family
 from refold.server.problems import invalid
 from refold.server.routes import Answer, Call
 from refold.server.runs import MOST_BYTES, brief_fact, fact_object, run_row, shown_error, shown_row, step_object
@@ -129,23 +130,7 @@ async def show_usage(call: Call) -> Answer:
 async def delete_run(call: Call) -> Answer:
     """Remove a run that is over, with its child runs, and all that belongs to them."""
     row = await run_row(call)
-    engine = call.service.engine
-
-    def check() -> list[str]:
-        family = with_started(call.service.views, row)
-        for each in family:
-            if each.status not in TERMINAL:
-                raise Conflict(f"run {each.run} is {each.status}: cancel it first")
-        return [each.run for each in family]
-
-    runs = await call.service.read(check)
-
-    def remove() -> None:
-        with engine.store.turn(runs) as turn:
-            for run in runs:
-                turn.remove(run)
-
-    await engine.advance(remove)
+    await remove_family(call.service.read, call.service.views, call.service.engine, row)
     return Answer(status=204)
 
 

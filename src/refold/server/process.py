@@ -27,6 +27,7 @@ from refold.server.credentials import Credentials, Failures
 from refold.server.cursors import Cursors
 from refold.server.desk import DeskParts, RemoteDesk
 from refold.server.documents import Documents, LocalDocuments, StoredDocuments
+from refold.server.operations import Operations
 from refold.server.service import Readers, ServerOptions, Service, ServiceParts
 from refold.telemetry.metrics import Metrics
 from refold.wire import TicketOffice
@@ -75,6 +76,9 @@ async def open_service(
     changes = Changes(kept.views, read)
     private = documents if kept.keeps_tokens else LocalDocuments()
     key = await _cursor_key(private)
+    operations = None
+    if kept.engine is not None:
+        operations = Operations(documents, read, kept.views, kept.engine)
     service = Service(
         ServiceParts(
             options=options,
@@ -88,11 +92,14 @@ async def open_service(
             version=__version__,
             metrics=Metrics(kept.views, __version__),
             note=None if audit is None else audit.note,
+            operations=operations,
             is_ready=lambda: _why_not_ready(kept),
             desk=_desk_of(kept, read, documents, key),
         )
     )
-    tasks = [asyncio.create_task(changes.run()), asyncio.create_task(_tidy(service, audit))]
+    tasks = [asyncio.create_task(changes.run()), asyncio.create_task(_tidy(service, audit, operations))]
+    if operations is not None:
+        tasks.append(asyncio.create_task(operations.run()))
     try:
         yield service
     finally:
@@ -139,7 +146,7 @@ def _why_not_ready(kept: Kept) -> str:
     return ""
 
 
-async def _tidy(service: Service, audit: AuditLog | None) -> None:
+async def _tidy(service: Service, audit: AuditLog | None, operations: Operations | None) -> None:
     while True:
         await asyncio.sleep(TIDY_EVERY)
         try:
@@ -148,6 +155,8 @@ async def _tidy(service: Service, audit: AuditLog | None) -> None:
                 await audit.tidy()
             if service.has_desk:
                 await service.desk.tidy()
+            if operations is not None:
+                await operations.tidy()
         except RefoldError as error:
             event(log, WARNING, "sessions and audit rows that have ended could not be removed", why=str(error))
 

@@ -26,6 +26,7 @@ from refold.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     from refold.server.desk import RemoteDesk
+    from refold.server.operations import Operations
 
 T = TypeVar("T")
 Note = Callable[[Deed], Awaitable[None]]
@@ -70,6 +71,7 @@ class ServiceParts(Struct, frozen=True):
     version: str
     metrics: Metrics
     note: Note | None  # adds a row to the audit log; None: a server that only reads changes nothing
+    operations: "Operations | None"  # None: a server that only reads
     is_ready: Callable[[], str]  # why the server is not ready; empty: it is
     desk: "Callable[[asyncio.Event], RemoteDesk] | None" = None  # makes the desk of remote workers; None: there is none
 
@@ -82,7 +84,7 @@ class Service:
         self.credentials, self.cursors, self.catalogue = parts.credentials, parts.cursors, parts.catalogue
         self.changes, self.is_ready, self.metrics = parts.changes, parts.is_ready, parts.metrics
         self.note = parts.note
-        self._engine = parts.engine
+        self._engine, self._operations = parts.engine, parts.operations
         self.moments = Moments(parts.views)
         self.stopping = asyncio.Event()  # set when the server ends: streams say goodbye
         self._desk = None if parts.desk is None else parts.desk(self.stopping)
@@ -106,6 +108,14 @@ class Service:
         if self._desk is None:
             raise HttpProblem(403, "read_only", "The server only reads", "start it without --read-only")
         return self._desk
+
+    @property
+    def operations(self) -> "Operations":
+        """Raises HttpProblem if this server only reads."""
+        if self._operations is None:
+            why = "this server only reads: start it without --read-only"
+            raise HttpProblem(403, "read_only", "The server only reads", why)
+        return self._operations
 
     @property
     def is_steering(self) -> bool:
