@@ -43,7 +43,7 @@ async def test_an_answer_is_cut_at_its_bytes_and_continues(
 
 
 async def test_no_documents_are_given_but_those_of_schedules(server: Server, client: httpx2.AsyncClient) -> None:
-    assert set(DOCUMENTS) == {"schedule", "schedule_time", "backfill", "calendar"}
+    assert set(DOCUMENTS) == {"schedule", "schedule_time", "backfill", "calendar", "dismissed"}
     for kind in ("token", "session", "ticket", "server", "audit", "workflow", "x"):
         answer = await client.get(f"{NS}/views/documents", params={"kind": kind})
         assert (answer.status_code, "hash" in answer.text) == (422, False), kind

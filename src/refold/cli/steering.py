@@ -54,6 +54,9 @@ class Steering(Protocol):
     def remove(self, rows: Sequence[Summary]) -> list[Summary]:
         """Remove runs; return those that were removed, for others may have been removed or reopened meanwhile."""
 
+    def dismiss(self, fingerprints: Sequence[str]) -> None:
+        """Take reasons off the list of dead letters."""
+
     def put_schedule(self, schedule: "Schedule", plans: Sequence[Plan], text: str, *, replace: bool) -> bool:
         """Return whether it is new. Raises Conflict if there is one and it is not to be replaced."""
 
@@ -131,6 +134,12 @@ class LocalSteering:
                     removed.append(row)
         self.store.forget_workers()
         return removed
+
+    def dismiss(self, fingerprints: Sequence[str]) -> None:
+        from refold.queries.dead_letters import dismiss
+
+        with self.store.turn([]) as turn:
+            dismiss(turn, fingerprints, who())
 
     def put_schedule(self, schedule: "Schedule", plans: Sequence[Plan], text: str, *, replace: bool) -> bool:
         from refold.runtime.schedule_changes import put_schedule

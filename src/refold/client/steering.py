@@ -102,6 +102,10 @@ class RemoteSteering:
             removed.append(row)
         return removed
 
+    def dismiss(self, fingerprints: Sequence[str]) -> None:
+        for fingerprint in fingerprints:
+            self._post(f"dead-letters/{segment(fingerprint)}/dismiss", {})
+
     def put_schedule(self, schedule: Schedule, plans: Sequence[Plan], text: str, *, replace: bool) -> bool:
         """Make a schedule, or with `replace` change it; return whether it is new. `text` is what its file says."""
         path = f"{NAMESPACE}/schedules/{segment(schedule.id)}"

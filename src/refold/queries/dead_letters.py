@@ -1,6 +1,6 @@
 """Dead letters by the reason of their failure, and the runs that can be retried because of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct, json
 
@@ -8,7 +8,7 @@ from refold.core.outcomes import Instant
 from refold.core.read.dead_letters import DeadLetter, normalised
 from refold.core.read.summary import Summary
 from refold.errors import Conflict, NotFound
-from refold.ports import Views
+from refold.ports import StoreTurn, Views
 from refold.queries.runs import ancestors, find_run
 
 EVERY = 1_000_000_000  # letters
@@ -50,10 +50,12 @@ def letters_that_count(views: Views) -> Iterator[DeadLetter]:
     return (letter for letter in views.dead(limit=EVERY) if letter.at > until.get(letter.fingerprint, -1))
 
 
-def failure_groups(views: Views) -> Iterator[FailureGroup]:
-    """The latest first, without those that were dismissed."""
+def failure_groups(views: Views, sees: Callable[[str], bool] | None = None) -> Iterator[FailureGroup]:
+    """The latest first, without those that were dismissed. `sees`: only those of some workflows."""
     by_reason: dict[str, list[DeadLetter]] = {}
     for letter in letters_that_count(views):
+        if sees is not None and not sees(letter.workflow):
+            continue
         by_reason.setdefault(letter.fingerprint, []).append(letter)
     for fingerprint, letters in by_reason.items():
         first = letters[0]
@@ -67,6 +69,14 @@ def failure_groups(views: Views) -> Iterator[FailureGroup]:
             max(letter.at for letter in letters),
             sorted({f"{letter.workflow}/{letter.step}" for letter in letters}),
         )
+
+
+def dismiss(turn: StoreTurn, fingerprints: Iterable[str], by: str) -> None:
+    """Take reasons off the list: what failed for them until now needs nobody."""
+    for fingerprint in fingerprints:
+        before = turn.document(DISMISSED, fingerprint)
+        data = json.encode(Dismissal(turn.now, by))
+        turn.put_document(DISMISSED, fingerprint, data, before.version if before is not None else 0)
 
 
 def letters_of(views: Views, text: str) -> list[DeadLetter]:

@@ -9,8 +9,8 @@ from msgspec import Struct, json, to_builtins
 from refold.core.read.dead_letters import DeadLetter
 from refold.errors import Conflict, NotFound
 from refold.names import did_you_mean
-from refold.ports import RunFilter
-from refold.queries.dead_letters import FailureGroup, failure_groups, letters_of
+from refold.ports import RunFilter, Views
+from refold.queries.dead_letters import FailureGroup, dismiss, failure_groups, letters_of
 from refold.queries.gates import waiting_for_people
 from refold.queries.runs import STATUSES, stamp
 from refold.server.catalogue import Entry
@@ -30,9 +30,9 @@ async def overview(call: Call) -> Answer:
     views = call.service.views
 
     def look() -> dict[str, Any]:
-        counts = {status: views.count(RunFilter(status=status)) for status in STATUSES}
+        counts = {status: _count(views, status, call) for status in STATUSES}
         waiting = [row for row, _ in waiting_for_people(views) if call.credential.sees(row.workflow)]
-        groups = list(failure_groups(views))
+        groups = list(failure_groups(views, call.credential.sees))
         return {
             "runs": {status: {"count": number, "capped": capped} for status, (number, capped) in counts.items()},
             "gates": len(waiting),
@@ -42,6 +42,14 @@ async def overview(call: Call) -> Answer:
         }
 
     return Answer(await call.service.read(look))
+
+
+def _count(views: Views, status: str, call: Call) -> tuple[int, bool]:
+    """How many runs of the workflows that the credential sees have a status."""
+    if call.credential.workflows is None:
+        return views.count(RunFilter(status=status))
+    counts = [views.count(RunFilter(status=status, workflow=each)) for each in sorted(call.credential.workflows)]
+    return sum(number for number, _ in counts), any(capped for _, capped in counts)
 
 
 def group_object(group: FailureGroup, call: Call) -> dict[str, Any]:
@@ -56,15 +64,38 @@ async def list_dead_letters(call: Call) -> Answer:
     query: ListQuery = call.query
     limit = query.checked_limit()
     first = int(call.service.cursors.read(query.cursor, "dead")) if query.cursor else 0
-    groups = await call.service.read(lambda: list(failure_groups(call.service.views)))
+    groups = await call.service.read(lambda: list(failure_groups(call.service.views, call.credential.sees)))
     rows = [group_object(each, call) for each in groups[first : first + limit]]
     cursor = call.service.cursors.written(str(first + limit), "dead") if len(groups) > first + limit else None
     return Answer({"items": rows, "next_cursor": cursor, "more": cursor is not None})
 
 
 async def show_dead_letter(call: Call) -> Answer:
-    letters = await call.service.read(lambda: letters_of(call.service.views, call.path["fingerprint"]))
-    return Answer({"items": [_letter_object(each, call) for each in letters]})
+    return Answer({"items": [_letter_object(each, call) for each in await _letters(call)]})
+
+
+async def _letters(call: Call) -> list[DeadLetter]:
+    """The letters of one reason, without those of workflows that this credential does not see. Raises NotFound."""
+    fingerprint = call.path["fingerprint"]
+    found = await call.service.read(lambda: letters_of(call.service.views, fingerprint))
+    letters = [each for each in found if call.credential.sees(each.workflow)]
+    if not letters:
+        raise NotFound(f"nothing has failed with the fingerprint {fingerprint!r}")
+    return letters
+
+
+async def dismiss_dead_letter(call: Call) -> Answer:
+    """Take a reason off the list. What fails for it later is listed again."""
+    letters, engine = await _letters(call), call.service.engine
+    if call.credential.workflows is not None:
+        raise HttpProblem(403, "forbidden", "This is not allowed", "the reason may be one of other workflows too")
+
+    def write() -> None:
+        with engine.store.turn([]) as turn:
+            dismiss(turn, {each.fingerprint for each in letters}, call.credential.name)
+
+    await engine.advance(write)
+    return Answer(status=204)
 
 
 def _letter_object(letter: DeadLetter, call: Call) -> dict[str, Any]:

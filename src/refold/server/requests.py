@@ -107,6 +107,7 @@ def converted(found: Mapping[str, Any], kind: type[Struct], strict: bool, prefix
         why, _, where = str(error).partition(" - at `$")
         inner = where.rstrip("`").replace("[...]", "").lstrip(".")
         pointer = prefix + inner.replace("[", "/").replace("]", "").replace(".", "/")
+        pointer = pointer.partition("/")[0] if prefix == "?" else pointer  # a parameter that may be repeated
         raise invalid(pointer if where else "", _plain(why, list(get_type_hints(kind)))) from None
 
 

@@ -5,6 +5,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, Literal
 
 from msgspec import Struct, json, to_builtins
@@ -22,17 +23,20 @@ from refold.core.read.why_text import run_why
 from refold.core.state import ISSUED, TERMINAL, RunState
 from refold.errors import Corrupt, NotFound
 from refold.names import label_flaw
-from refold.ports import RunCursor, RunFilter, Views
+from refold.ports import MOST_SCANNED, RunCursor, RunFilter, RunPage, Views
 from refold.queries.history import line_object, record_object
 from refold.queries.items import find_loop, item_object, rows_of
 from refold.queries.reading import graph_of, with_values
 from refold.queries.runs import error_object, error_text, moment, row_object, stamp
+from refold.queries.runs import list_runs as all_runs
 from refold.queries.why import reason_object, run_reasons, without_values
 from refold.server.access import Credential
-from refold.server.problems import invalid
+from refold.server.problems import forbidden, invalid
 from refold.server.routes import Answer, Call
 
 MOST = 200  # rows of one part of a list
+SCANNED_AT_ONCE = 500  # rows that are read together, where they are looked at one by one
+MOST_COUNTED = 10_000
 LONGEST_WAIT = 60.0  # seconds of a long poll
 INLINE = 64 * 1024  # bytes of a value in an answer; of a larger one there is a reference
 PAGE = 1000  # lines or facts that are read at once
@@ -52,8 +56,9 @@ class ListQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RunsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
-    status: Status | None = None
+    status: tuple[Status, ...] = ()  # one of these
     workflow: str | None = None
+    plan: str | None = None
     name: str | None = None
     key: str | None = None
     label: tuple[str, ...] = ()  # name:value, each of them
@@ -61,25 +66,68 @@ class RunsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
     until: str | None = None
     parent: str | None = None  # the run that has started it
     error: str = ""  # a part of the message of the error with which it failed
+    fingerprint: str | None = None  # of a dead letter: only runs in which something failed for this reason
+    schedule: str | None = None  # that has started it
+    gates: bool = False  # only runs that wait for a person
+    by: Literal["created", "ended"] = "created"  # what `since` and `until` bound
+    order: Literal["-created"] = "-created"  # the newest first
     why: bool = False  # each row with one line that says why it waits or failed
 
     def wanted(self, now: Instant) -> RunFilter:
+        """What the store can look for; `keep` says the rest."""
+        by_start = self.by == "created"
         return RunFilter(
-            status=self.status,
+            status=self.status[0] if len(self.status) == 1 else None,
             workflow=self.workflow,
             name=self.name,
             key=self.key,
-            labels=_labels(self.label),
-            since=moment(self.since, now),
-            until=moment(self.until, now),
+            labels=_labels([*self.label, *([f"schedule:{self.schedule}"] if self.schedule else [])]),
+            since=moment(self.since, now) if by_start else None,
+            until=moment(self.until, now) if by_start else None,
             parent=self.parent,
             error=self.error,
         )
 
+    def keep(self, views: Views, credential: Credential, now: Instant) -> Callable[[Summary], bool] | None:
+        """Return what has to be looked at row by row; None: nothing. Call it on a thread for readers."""
+        if self.error and not credential.may("values"):
+            raise forbidden("values")  # to look for a message is to see it
+        failed = None
+        if self.fingerprint is not None:
+            failed = {letter.run for letter in views.dead(self.fingerprint, 1_000_000)}
+        since, until = (moment(text, now) for text in (self.since, self.until))
+        by_end = self.by == "ended" and (since is not None or until is not None)
+        nothing = len(self.status) < 2 and self.plan is None and not self.gates and failed is None
+        if nothing and not by_end and credential.workflows is None:
+            return None
+
+        def fits(row: Summary) -> bool:
+            ended = not by_end or (
+                row.ended_at > 0 and (since or 0) <= row.ended_at and (until is None or row.ended_at < until)
+            )
+            return (
+                credential.sees(row.workflow)
+                and (not self.status or row.status in self.status)
+                and self.plan in (None, row.plan)
+                and (not self.gates or bool(row.gates))
+                and (failed is None or row.run in failed)
+                and ended
+            )
+
+        return fits
+
     def scope(self) -> str:
         """The list that a cursor belongs to; spans such as 2h count from now, so they are kept as they are written."""
-        parts = [self.status, self.workflow, self.name, self.key, sorted(self.label), self.since, self.until]
-        parts += [self.parent, self.error]
+        parts: list[Any] = [
+            list(self.status),
+            self.workflow,
+            self.name,
+            self.key,
+            sorted(self.label),
+            self.since,
+            self.until,
+        ]
+        parts += [self.parent, self.error, self.plan, self.fingerprint, self.schedule, self.gates, self.by]
         return json.encode(parts).decode()
 
 
@@ -182,11 +230,33 @@ async def list_runs(call: Call) -> Answer:
     limit, scope = query.checked_limit(), f"runs:{call.path['ns']}:{query.scope()}"
     after = _place(call.service.cursors.read(query.cursor, scope)) if query.cursor else None
     wanted = query.wanted(call.service.now())
-    page = await call.service.read(lambda: call.service.views.runs(wanted, after, limit))
+    page = await call.service.read(lambda: page_of_runs(call, query, wanted, after, limit))
     rows = await call.service.read(lambda: list_rows(call, page.rows, query.why))
     more = page.more and page.after is not None
     cursor = call.service.cursors.written(f"{page.after[0]}-{page.after[1]}", scope) if more and page.after else None
     return Answer({"items": rows, "next_cursor": cursor, "more": more}, headers=link_header(call, cursor))
+
+
+def page_of_runs(call: Call, query: RunsQuery, wanted: RunFilter, after: RunCursor | None, limit: int) -> RunPage:
+    """One part of a list. Where rows have to be looked at one by one, at most MOST_SCANNED are; then there are fewer,
+    and a cursor."""
+    views = call.service.views
+    keep = query.keep(views, call.credential, call.service.now())
+    if keep is None:
+        return views.runs(wanted, after, limit)
+    rows: list[Summary] = []
+    scanned = 0
+    while True:
+        page = views.runs(wanted, after, max(limit, SCANNED_AT_ONCE))
+        for row in page.rows:
+            scanned, after = scanned + 1, (row.created_at, row.run)
+            if keep(row):
+                rows.append(row)
+                if len(rows) == limit:
+                    return RunPage(rows, after, True)
+        if not page.more or scanned >= MOST_SCANNED:
+            return RunPage(rows, after if page.more else None, page.more)
+        after = page.after
 
 
 def list_rows(call: Call, rows: Iterable[Summary], with_why: bool) -> list[dict[str, Any]]:
@@ -221,7 +291,16 @@ def link_header(call: Call, cursor: str | None) -> dict[str, str]:
 async def count_runs(call: Call) -> Answer:
     query: RunsQuery = call.query
     wanted = query.wanted(call.service.now())
-    number, capped = await call.service.read(lambda: call.service.views.count(wanted))
+
+    def count() -> tuple[int, bool]:
+        keep = query.keep(call.service.views, call.credential, call.service.now())
+        if keep is None:
+            return call.service.views.count(wanted)
+        rows = filter(keep, all_runs(call.service.views, wanted))
+        number = sum(1 for _ in islice(rows, MOST_COUNTED + 1))
+        return min(number, MOST_COUNTED), number > MOST_COUNTED
+
+    number, capped = await call.service.read(count)
     return Answer({"count": number, "capped": capped})
 
 
@@ -551,7 +630,8 @@ async def show_children(call: Call) -> Answer:
         return [each for each in found if each is not None]
 
     children = await call.service.read(look)
-    return Answer({"items": [shown_row(each, call.credential) for each in children]})
+    seen = [each for each in children if call.credential.sees(each.workflow)]
+    return Answer({"items": [shown_row(each, call.credential) for each in seen]})
 
 
 async def show_result(call: Call) -> Answer:
@@ -607,4 +687,6 @@ async def show_plan(call: Call) -> Answer:
     if data is None:
         raise NotFound(f"there is no plan {hash}")
     graph: Graph = await call.service.read(lambda: graph_of(call.service.views, hash))
+    if not call.credential.sees(graph.plan.name):
+        raise NotFound(f"there is no plan {hash}")
     return Answer(to_builtins(graph.plan), headers={"cache-control": "private, max-age=31536000, immutable"})

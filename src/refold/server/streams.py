@@ -16,7 +16,7 @@ from refold.server.overview import overview
 from refold.server.problems import HttpProblem, invalid
 from refold.server.requests import read_query
 from refold.server.routes import Answer, Call
-from refold.server.runs import RunsQuery, fact_object, list_rows, run_head, run_row
+from refold.server.runs import RunsQuery, fact_object, list_rows, page_of_runs, run_head, run_row
 from refold.server.steering import GatesQuery, list_gates
 from refold.server.timeline import StripQuery, show_strip
 
@@ -244,7 +244,7 @@ async def _run(call: Call, shown: ShownRows) -> Sequence[tuple[str, Any]]:
 
 async def _runs(call: Call, query: RunsQuery) -> Sequence[tuple[str, Any]]:
     wanted, limit = query.wanted(call.service.now()), query.checked_limit()
-    page = await call.service.read(lambda: call.service.views.runs(wanted, None, limit))
+    page = await call.service.read(lambda: page_of_runs(call, query, wanted, None, limit))
     return [("runs", {"items": await call.service.read(lambda: list_rows(call, page.rows, query.why))})]
 
 

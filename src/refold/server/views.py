@@ -1,10 +1,11 @@
 """What the command line asks of a server in place of a database: the views of the store, as they are.
 
-Who may not see values gets rows without messages. Documents are only those of schedules: tokens, sessions and the audit
-log are none of them.
+Who may not see values gets rows without messages. Documents are only those of schedules and dismissed failures: tokens,
+sessions and the audit log are none of them.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from msgspec import Raw, Struct, json, structs
@@ -15,15 +16,17 @@ from refold.core.outcomes import Fault
 from refold.core.read.summary import Summary
 from refold.errors import NotFound
 from refold.ports import RunFilter, RunPage
+from refold.queries.dead_letters import DISMISSED
 from refold.queries.reading import stored_plan
+from refold.queries.runs import list_runs
 from refold.schedules.documents import BACKFILL, CALENDAR, SCHEDULE, TIME
-from refold.server.problems import invalid
+from refold.server.problems import forbidden, invalid
 from refold.server.routes import Answer, Call
 from refold.server.runs import may_see
 
 MOST = 1000  # rows of one answer
 MOST_BYTES = 900_000  # of one answer; one row is there in any case
-DOCUMENTS = (SCHEDULE, TIME, BACKFILL, CALENDAR)
+DOCUMENTS = (SCHEDULE, TIME, BACKFILL, CALENDAR, DISMISSED)
 
 
 class RunsAsked(Struct, frozen=True, forbid_unknown_fields=True):
@@ -121,11 +124,17 @@ async def now(call: Call) -> Answer:
 async def runs(call: Call) -> Answer:
     query: RunsAsked = call.query
     after = None if query.after_at is None else (query.after_at, query.after_run)
-    wanted, limit = query.wanted(), _most(query.limit)
+    wanted, limit = _wanted(query, call), _most(query.limit)
 
     def look() -> RunPage:
-        page = call.service.views.runs(wanted, after, limit)
-        return structs.replace(page, rows=_seen(page.rows, call))
+        views = call.service.views
+        if call.credential.workflows is None:
+            page = views.runs(wanted, after, limit)
+            return structs.replace(page, rows=_seen(page.rows, call))
+        seen = (row for row in list_runs(views, wanted, after=after) if call.credential.sees(row.workflow))
+        rows = list(islice(seen, limit))  # the place of the next part names no run of others
+        last = (rows[-1].created_at, rows[-1].run) if len(rows) == limit else None
+        return RunPage([_shown(row, call) for row in rows], last, last is not None)
 
     return Answer(await call.service.read(look))
 
@@ -139,8 +148,23 @@ async def called(call: Call) -> Answer:
 
 async def count(call: Call) -> Answer:
     query: RunsAsked = call.query
-    wanted, most = query.wanted(), min(_most(query.most, "most") if query.most < MOST else query.most, 10_000)
-    return Answer(await call.service.read(lambda: call.service.views.count(wanted, most)))
+    wanted, most = _wanted(query, call), max(1, min(query.most, 10_000))
+
+    def look() -> tuple[int, bool]:
+        if call.credential.workflows is None:
+            return call.service.views.count(wanted, most)
+        seen = (row for row in list_runs(call.service.views, wanted) if call.credential.sees(row.workflow))
+        number = sum(1 for _ in islice(seen, most + 1))
+        return min(number, most), number > most
+
+    return Answer(await call.service.read(look))
+
+
+def _wanted(query: RunsAsked, call: Call) -> RunFilter:
+    """Raises HttpProblem: to look for a message is to see it."""
+    if query.error and not call.credential.may("values"):
+        raise forbidden("values")
+    return query.wanted()
 
 
 async def summary(call: Call) -> Answer:

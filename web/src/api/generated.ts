@@ -6,10 +6,12 @@ export type BatchBody = { runs: (StartBody)[] };
 export type CancelBody = { reason?: string };
 export type DecisionBody = { option: string; feedback?: unknown; choices?: (string)[] };
 export type DefinitionBody = { definition: string };
+export type GoBody = { rate?: number };
 export type ImportBody = { run: Record<string, unknown> };
 export type ItemsBody = { items?: (number)[]; follow?: boolean };
 export type MigrateBody = { to: string };
 export type NoBody = Record<string, never>;
+export type OperationBody = { action: "cancel" | "delete" | "migrate" | "pause" | "redrive" | "resume" | "retry"; on?: "runs" | "schedules"; filter?: WantedRuns | null; ids?: (string)[] | null; to?: string; reason?: string };
 export type PauseBody = { note?: string };
 export type PlanBody = { plan: Record<string, unknown> };
 export type PreviewBody = { definition?: string; id?: string; from?: string | null; limit?: number };
@@ -22,6 +24,7 @@ export type SignalBody = { value?: unknown };
 export type StartBody = { workflow?: string; input?: Record<string, unknown>; key?: string; name?: string; labels?: Record<string, string>; plan?: string; id?: string };
 export type TokenBody = { name: string; role: string; plus?: (string)[]; minus?: (string)[]; workflows?: (string)[] | null; queues?: (string)[] | null; tools?: (string)[] | null; expires?: string | null };
 export type TriggerBody = { overlap?: "allow" | "buffer_all" | "buffer_one" | "cancel_other" | "skip" | "terminate_other" | null };
+export type WantedRuns = { status?: (string)[]; workflow?: string | null; plan?: string | null; name?: string | null; key?: string | null; labels?: Record<string, string>; since?: string | null; until?: string | null; error?: string; fingerprint?: string };
 
 export interface Routes {
   "GET /": {
@@ -59,11 +62,53 @@ export interface Routes {
     body: undefined;
     reply: unknown;
   };
+  "POST /api/v1/ns/{ns}/dead-letters/{fingerprint}/dismiss": {
+    permission: "operate";
+    path: { ns: string; fingerprint: string };
+    query: Record<string, never>;
+    body: NoBody;
+    reply: undefined;
+  };
   "GET /api/v1/ns/{ns}/gates": {
     permission: "read";
     path: { ns: string };
     query: { assignee?: string; order?: "created" | "deadline" };
     body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/operations": {
+    permission: "operate";
+    path: { ns: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
+  "POST /api/v1/ns/{ns}/operations": {
+    permission: "operate";
+    path: { ns: string };
+    query: Record<string, never>;
+    body: OperationBody;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/operations/{id}": {
+    permission: "operate";
+    path: { ns: string; id: string };
+    query: { limit?: number; cursor?: string; outcome?: "done" | "refused" | "waiting" };
+    body: undefined;
+    reply: unknown;
+  };
+  "POST /api/v1/ns/{ns}/operations/{id}/go": {
+    permission: "operate";
+    path: { ns: string; id: string };
+    query: Record<string, never>;
+    body: GoBody;
+    reply: unknown;
+  };
+  "POST /api/v1/ns/{ns}/operations/{id}/stop": {
+    permission: "operate";
+    path: { ns: string; id: string };
+    query: Record<string, never>;
+    body: NoBody;
     reply: unknown;
   };
   "GET /api/v1/ns/{ns}/overview": {
@@ -104,7 +149,7 @@ export interface Routes {
   "GET /api/v1/ns/{ns}/runs": {
     permission: "read";
     path: { ns: string };
-    query: { limit?: number; cursor?: string; status?: "cancelled" | "completed" | "continued" | "ending" | "failed" | "paused" | "running" | "waiting"; workflow?: string; name?: string; key?: string; label?: (string)[]; since?: string; until?: string; parent?: string; error?: string; why?: boolean };
+    query: { limit?: number; cursor?: string; status?: ("cancelled" | "completed" | "continued" | "ending" | "failed" | "paused" | "running" | "waiting")[]; workflow?: string; plan?: string; name?: string; key?: string; label?: (string)[]; since?: string; until?: string; parent?: string; error?: string; fingerprint?: string; schedule?: string; gates?: boolean; by?: "created" | "ended"; order?: "-created"; why?: boolean };
     body: undefined;
     reply: unknown;
   };
@@ -363,7 +408,7 @@ export interface Routes {
   "GET /api/v1/ns/{ns}/runs:count": {
     permission: "read";
     path: { ns: string };
-    query: { limit?: number; cursor?: string; status?: "cancelled" | "completed" | "continued" | "ending" | "failed" | "paused" | "running" | "waiting"; workflow?: string; name?: string; key?: string; label?: (string)[]; since?: string; until?: string; parent?: string; error?: string; why?: boolean };
+    query: { limit?: number; cursor?: string; status?: ("cancelled" | "completed" | "continued" | "ending" | "failed" | "paused" | "running" | "waiting")[]; workflow?: string; plan?: string; name?: string; key?: string; label?: (string)[]; since?: string; until?: string; parent?: string; error?: string; fingerprint?: string; schedule?: string; gates?: boolean; by?: "created" | "ended"; order?: "-created"; why?: boolean };
     body: undefined;
     reply: unknown;
   };
@@ -377,7 +422,7 @@ export interface Routes {
   "GET /api/v1/ns/{ns}/runs:summary": {
     permission: "read";
     path: { ns: string };
-    query: { limit?: number; cursor?: string; status?: "cancelled" | "completed" | "continued" | "ending" | "failed" | "paused" | "running" | "waiting"; workflow?: string; name?: string; key?: string; label?: (string)[]; since?: string; until?: string; parent?: string; error?: string; why?: boolean; bins?: number };
+    query: { limit?: number; cursor?: string; status?: ("cancelled" | "completed" | "continued" | "ending" | "failed" | "paused" | "running" | "waiting")[]; workflow?: string; plan?: string; name?: string; key?: string; label?: (string)[]; since?: string; until?: string; parent?: string; error?: string; fingerprint?: string; schedule?: string; gates?: boolean; by?: "created" | "ended"; order?: "-created"; why?: boolean; bins?: number };
     body: undefined;
     reply: unknown;
   };

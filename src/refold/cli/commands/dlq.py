@@ -5,18 +5,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
-from msgspec import json, to_builtins
+from msgspec import to_builtins
 
 from refold.cli import database, exits, words
 from refold.cli import output as out
-from refold.cli.options import db_option, follow_option, output_option, store_option, who
+from refold.cli.options import follow_option, output_option, store_option, who
 from refold.cli.server import db_argument
 from refold.cli.steering import steering
 from refold.core.read.dead_letters import DeadLetter
 from refold.core.read.summary import Summary
 from refold.core.state import COMPLETED
 from refold.errors import Conflict, NotFound
-from refold.queries.dead_letters import DISMISSED, Dismissal, failure_groups, letters_of, runs_to_retry
+from refold.queries.dead_letters import failure_groups, letters_of, runs_to_retry
 from refold.runtime.mail import Reopen, RetryItems
 
 LONG = 60  # characters of a message in a table
@@ -96,21 +96,16 @@ def _items(letter: DeadLetter) -> str:
 
 @click.command()
 @click.argument("fingerprints", nargs=-1, required=True, metavar="FINGERPRINT...")
-@db_option
+@store_option
 def dismiss(fingerprints: Sequence[str], db: str) -> None:
     """Take reasons off the list: what failed for them until now needs nobody.
 
     Runs and their failures stay as they are. What fails for the same reason later is listed again.
     """
-    from refold.wiring import open_intake
-
     with database.reading(db) as views:
         chosen = dict.fromkeys(letters_of(views, text)[0].fingerprint for text in fingerprints)
-    with open_intake(db) as (_, store), store.turn([]) as turn:
-        for fingerprint in chosen:
-            before = turn.document(DISMISSED, fingerprint)
-            data = json.encode(Dismissal(turn.now, who()))
-            turn.put_document(DISMISSED, fingerprint, data, before.version if before is not None else 0)
+    with steering(db) as there:
+        there.dismiss(list(chosen))
     out.print_message(f"dismissed: {', '.join(chosen)}")
 
 
