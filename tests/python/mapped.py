@@ -65,9 +65,31 @@ class Marked(Workflow):
         return Squared(n=ev.n)
 
 
+def charge(n: int) -> int:
+    with open("marks", "a", encoding="utf-8") as marks:
+        marks.write(f"{n}\n")
+    return n
+
+
+class Charged(Workflow):
+    """Makes a durable call for each item, and dies behind one of them if it is told to."""
+
+    @step
+    async def begin(self, ctx: Context, ev: StartEvent) -> StopEvent:
+        done = await ctx.map(self.pay, [Number(n=n) for n in range(5)])
+        return StopEvent(result=[each.n for each in done])
+
+    @step(mapped=True)
+    async def pay(self, ctx: Context, ev: Number) -> Squared:
+        charged = await ctx.call(charge, ev.n)
+        if Path("die").exists() and ev.n == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Squared(n=charged)
+
+
 async def go_on(run: str) -> Any:
     async with open_engine(db=Path("refold.db"), settings=SHORT) as engine:
-        handle = await engine.options(key=run).start(Marked)
+        handle = await engine.options(key=run).start(Charged if run == "charged" else Marked)
         return await handle.result()
 
 

@@ -221,8 +221,8 @@ async def test_a_plain_function_may_fail_for_some_items_too() -> None:
 
 def run_in(folder: Path, run: str) -> subprocess.CompletedProcess[str]:
     program = [sys.executable, "-m", "tests.python.mapped", run]
-    home = str(Path(__file__).parents[2])
-    env = {"PYTHONPATH": home, "PATH": "/usr/bin:/bin"}
+    home = Path(__file__).parents[2]
+    env = {"PYTHONPATH": f"{home / 'src'}:{home}", "PATH": "/usr/bin:/bin"}
     return subprocess.run(program, cwd=folder, env=env, capture_output=True, text=True, timeout=100)
 
 
@@ -235,6 +235,17 @@ def test_killed_in_the_midst_of_a_map_it_goes_on_with_what_was_not_done(tmp_path
     marks = Counter((tmp_path / "marks").read_text(encoding="utf-8").split())
     assert marks.keys() == {str(n) for n in range(20)} and marks["11"] == 2
     assert sum(marks.values()) <= 22  # the two that were in flight
+
+
+def test_killed_behind_a_durable_call_of_an_item_it_does_not_make_the_call_again(tmp_path: Path) -> None:
+    (tmp_path / "die").touch()
+    assert run_in(tmp_path, "charged").returncode == -signal.SIGKILL
+    before = (tmp_path / "marks").read_text(encoding="utf-8").split()
+    (tmp_path / "die").unlink()
+    went_on = run_in(tmp_path, "charged")
+    assert went_on.stdout.strip() == str(list(range(5))), went_on.stderr
+    after = (tmp_path / "marks").read_text(encoding="utf-8").split()
+    assert after.count("3") == 1 and set(after) == set("01234") and after[: len(before)] == before
 
 
 async def test_what_was_mapped_is_a_run_with_items_like_any_other() -> None:

@@ -62,9 +62,12 @@ class BodyTool:
     async def __call__(self, call: ToolCall) -> Done:
         assert call.meanwhile is not None
         body = self.definition.bodies[call.command.step]
-        mapped = call.command.item is not None  # it knows what it has recorded, and nothing of a context
-        recorded = call.command.recorded
-        memory = Memory(recorded=recorded, count=len(recorded)) if mapped else await call.meanwhile.recall()
+        mapped = call.command.item is not None  # it has its own records, and nothing of a context
+        if mapped:
+            recorded = {**call.command.recorded, **await call.meanwhile.recorded_before()}
+            memory = Memory(recorded=recorded, count=len(recorded))
+        else:
+            memory = await call.meanwhile.recall()
         parks = call.parking is not None and body.signature.is_async and body.policy.isolation != "process"
         if memory.is_cancelled and (not parks or memory.recorded.keys() <= {RUN_CANCELLED}):
             return Done(Cancelled(RUN_WAS_CANCELLED))  # nothing was recorded that its clean-up could undo
