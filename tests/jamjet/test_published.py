@@ -140,3 +140,30 @@ def test_loops_through_edges_of_nodes_end_where_a_condition_says() -> None:
     text = graph(f"a: {{{FN}, next: [{{to: a, when: 'output.n < 3'}}, {{else: b}}]}}\nb: {{}}")
     done = play(read_text(text), {}, {"answers": {"a": [{"n": 1}, {"n": 2}, {"n": 3}]}})
     assert done.visits == ["a", "a", "a", "b"]
+
+
+def test_what_a_file_says_besides_is_a_warning_and_ways_that_nobody_would_follow_are_an_error() -> None:
+    more = "x-common: {a: 1}\nowner: me\n"
+    made = read_text(graph("a: {}", ", author: me, tags: [x]") + more)
+    assert [(each.code, each.place.line) for each in made.warnings] == [("unknown-key", 1)] * 2 + [("unknown-key", 5)]
+    [problem] = problems(graph("a: {}") + "edges: [{from: a, to: end}]\n")
+    assert (problem.code, problem.place.line) == ("unknown-key", 4)
+
+
+def test_variables_of_the_environment_of_a_server_are_read_in_the_worker_and_are_in_no_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = "{transport: stdio, command: serve, args: ['--for', '${WHO}'], env: {TOKEN: '${SERVE_TOKEN}'}}"
+    text = graph("a: {type: mcp_tool, server: s, tool: t}") + f"mcp: {{servers: {{s: {server}}}}}\n"
+    monkeypatch.setenv("WHO", "Ada")
+    [missing] = problems(text)
+    assert (missing.code, missing.place) == ("bad-value", (3, 31)) and "SERVE_TOKEN" in missing.message
+    monkeypatch.setenv("SERVE_TOKEN", "sesame-open-12345")
+    made = read_text(text)
+    assert "sesame" not in repr(made.plan)
+    with engine() as t:
+        t.fake("a", {"text": "{}", "result": {}})
+        t.run(made)
+        [called] = t.calls("a")
+    assert called.config["command"] == ["serve", "--for", "Ada"]
+    assert called.config["env"] == {"TOKEN": "sesame-open-12345"}

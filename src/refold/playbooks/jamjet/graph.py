@@ -50,11 +50,14 @@ KINDS = {"branch": "condition", "workflow": "subgraph", "approval": "human_appro
 
 def read_graph(reading: Reading, root: Node) -> GraphDraft:
     head = root.nodes["workflow"]
-    given = read_fields(reading, head, WORKFLOW, "`workflow`")
+    given = read_fields(reading, head, WORKFLOW, "`workflow`", open=True)
     for key in root.nodes:
-        if key not in WHOLE:
-            hint = did_you_mean(key, WHOLE)
-            reading.at_key(root, key, "unknown-key", f"a graph has no key `{cut(key)}`", hint)
+        if key in ("edges", "start", "start_node"):
+            hint = "write `next` in the nodes" if key == "edges" else "write `start` in `workflow`"
+            reading.at_key(root, key, "unknown-key", f"a graph has no key `{key}`", hint)
+        elif key not in WHOLE and not key.startswith("x-"):
+            message = f"a graph has no key `{cut(key)}`; it has no effect"
+            reading.warn_key(root, key, "unknown-key", message, did_you_mean(key, WHOLE))
     draft = GraphDraft(name=given.value("id", ""), root=root, version=given.value("version", "0.1.0"))
     draft.metadata = metadata(given)
     read_whole(

@@ -10,7 +10,7 @@ from refold.playbooks.jamjet.fields import Field, Given, read_fields, seconds_of
 from refold.playbooks.jamjet.graph import KINDS, branches, following, metadata, report_kind, set_start, with_servers
 from refold.playbooks.jamjet.tables import LIST_CONFIG, LIST_KINDS, LIST_NODE
 from refold.playbooks.jamjet.whole import read_policy, read_short_retry, read_whole
-from refold.playbooks.jamjet.work import from_environment
+from refold.playbooks.jamjet.work import VARIABLE, from_environment
 from refold.playbooks.reader.reading import Reading, cut, kind_of
 from refold.playbooks.yaml.text import Node
 
@@ -89,7 +89,6 @@ def _node(reading: Reading, node: Node) -> NodeDraft | None:
 
 
 ADDRESSES = ("server_url", "agent_url")
-_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
 
 
 def _with_variables(reading: Reading, node: Node, owner: str, key: str = "") -> Node:
@@ -111,7 +110,7 @@ def _with_variables(reading: Reading, node: Node, owner: str, key: str = "") -> 
             reading.at(node, "bad-value", message, f"set it before the run: `{name}=… refold run FILE`")
         return from_environment(name) if key in ADDRESSES else os.environ.get(name, "")
 
-    return Node(_VARIABLE.sub(read, node.value), node.start, node.end, node.style)
+    return Node(VARIABLE.sub(read, node.value), node.start, node.end, node.style)
 
 
 @cache

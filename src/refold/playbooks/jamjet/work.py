@@ -1,5 +1,6 @@
 """The work of each kind of node: what a step of the plan does, what it is given, and how its result is read."""
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
@@ -272,7 +273,29 @@ def _on_server(shop: Workshop, node: NodeDraft, server: str, tool: str) -> "Task
         keys = _from_toml(shop, server) or shop.bindings.server(server)
     if keys is None:
         return shop.unbound(node, "server", "unknown-server", "MCP server", "servers", server)
-    return Task(name="call", kind="mcp", keys={**keys, "tool": tool})
+    return Task(name="call", kind="mcp", keys={**_with_variables(shop, node, keys), "tool": tool})
+
+
+VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
+
+
+def _with_variables(shop: Workshop, node: NodeDraft, value: Any) -> Any:
+    """Return the keys of a server with variables of the environment, which the worker reads as secrets."""
+    if isinstance(value, Mapping):
+        return {name: _with_variables(shop, node, each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_variables(shop, node, each) for each in value]
+    if not isinstance(value, str):
+        return value
+
+    def read(found: re.Match[str]) -> str:
+        if found[1] not in os.environ:
+            message = f"{node.owner}: the environment has no variable `{found[1]}`, which its server needs"
+            hint = f"set it before the run: `{found[1]}=… refold run FILE`"
+            shop.reading.at(node.place("server"), "bad-value", message, hint)
+        return from_environment(found[1])
+
+    return VARIABLE.sub(read, value)
 
 
 def _server_keys(shop: Workshop, node: NodeDraft, name: str, known: Given) -> dict[str, Any] | None:
