@@ -70,10 +70,11 @@ async def show_frames(call: Call) -> Answer:
     def look() -> dict[str, Any]:
         before, frames = call.service.moments.frames(row.run, query.after, query.limit)
         shown: list[dict[str, Any]] = []
-        size = 0
+        size, order = 0, None if before is None else [each.step for each in before.rows]
         for frame in frames:
             number, at, fact = frame.record
             rows = {each.step: each for each in frame.shown.rows}
+            is_other, order = order != [*rows], [*rows]
             shown.append(
                 {
                     "number": number,
@@ -81,6 +82,7 @@ async def show_frames(call: Call) -> Answer:
                     "status": frame.shown.status,
                     "fact": brief_fact(fact_object(number, at, fact, call.credential)),
                     "changed": [step_object(rows[step], call, at) for step in frame.changed],
+                    "order": order if is_other else None,  # of all rows, where it is another one than before
                     "error": shown_error(error_object(frame.shown.error), call.credential),
                 }
             )

@@ -36,6 +36,7 @@ export interface RunRow {
   ended_at: string | null;
   plan: string;
   parent: string | null;
+  continued_by?: string | null;
   head: number;
   gates: number;
   stuck: boolean;

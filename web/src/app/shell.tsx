@@ -22,10 +22,9 @@ import { go, href, place } from "./router";
 export interface Overview {
   runs: Record<string, { count: number; capped: boolean }>;
   gates: number;
-  dead_letters: { fingerprint: string; count: number }[];
+  dead_letters: { fingerprint: string; tool: string; kind: string; message?: string; commands: number; runs: number; last: string | null }[];
   workers: number;
-  queues: { queue: string; depth: number; oldest: string | null }[];
-  [name: string]: unknown;
+  queues: { name: string; waiting: number; leased: number; oldest: string | null }[];
 }
 export const overview = signal<Overview | null>(null);
 

@@ -299,8 +299,10 @@ def _critical(graph: Graph, found: Timeline) -> list[Lane]:
             leads.setdefault(arc.to, set()).add(step.name)
     left = sorted(found.lanes, key=lambda lane: (lane.end or found.end, lane.begin))
     path: list[Lane] = []
-    while left:
-        path.append(left[-1])
-        leading, begin = leads.get(path[-1].step, set()), path[-1].begin
-        left = [lane for lane in left[:-1] if lane.end and lane.end <= begin and lane.step in leading]
+    last = left[-1] if left else None
+    while last is not None:
+        path.append(last)
+        leading, begin = leads.get(last.step, set()), last.begin
+        left = [lane for lane in left if lane is not last and lane.end and lane.end <= begin]
+        last = next((lane for lane in reversed(left) if lane.step in leading), None)
     return path[::-1]
