@@ -90,6 +90,22 @@ def test_the_critical_path_is_the_chain_that_ended_last() -> None:
     assert spent.seconds == 12.0
 
 
+def test_the_critical_path_goes_back_through_every_step_that_was_waited_for() -> None:
+    names = ("first", "short", "long", "last")
+    arcs = {"first": ("short", "long"), "short": ("last",), "long": ("last",), "last": ()}
+    steps = tuple(Step(name=name, work=Call(tool="http"), arcs=tuple(Arc(to=to) for to in arcs[name])) for name in names)
+    graph = analyse(Plan(name="p", steps=steps))
+
+    def worked(step: str, begin: float, end: float) -> list[tuple[float, object]]:
+        report = Report(1, Succeeded(), started_at=round(begin * SECOND) + 1)
+        return [(begin, StepIssued(step, 1)), (end, StepSettled(step, 1, report))]
+
+    facts = [(0.0, RunStarted("p")), *worked("first", 0, 2), *worked("short", 2, 3), *worked("long", 2, 6), *worked("last", 6, 7)]
+    spent = time_spent(graph, timeline(graph, log(*facts), 7 * SECOND + 1))
+    assert [step for step, _ in spent.critical_path] == ["first", "long", "last"]
+    assert spent.critical["working"] == 7.0
+
+
 def test_a_window_shows_the_visits_in_it_and_joins_what_is_shorter_than_a_dot() -> None:
     found = timeline(GRAPH, FACTS, 12 * SECOND + 1)
     assert [lane.step for lane in window(found, 9 * SECOND, 12 * SECOND, 1)] == ["ok"]

@@ -10,7 +10,7 @@ import { layoutOf } from "./layout";
 import type { LayoutReply } from "./layout.worker";
 
 const MOST_AROUND = 300;
-const NODE = { height: 46, least: 132, most: 260, letter: 7.1 };
+const NODE = { height: 46, least: 132, most: 280, letter: 7.4, small: 6.4 };
 
 interface GraphProps {
   graph: RunGraph;
@@ -29,14 +29,19 @@ interface View {
   scale: number;
 }
 
-function widthOf(node: Node): number {
-  const label = node.steps.length > 1 ? `${node.steps[0]} … ${node.steps.length}` : (node.steps[0] ?? "");
-  return Math.min(Math.max(label.length * NODE.letter + 44, NODE.least), NODE.most);
+const WORD = "completed, visit 2".length; // what stands behind the kind of a step, usually
+
+function widthOf(node: Node, kind: string): number {
+  const label = node.steps.length > 1 ? `${node.steps[0]} … ${node.steps.length} steps` : (node.steps[0] ?? "");
+  const sides = kind === "gate" || kind === "wait" ? 58 : 46;
+  return Math.min(Math.max(label.length * NODE.letter + sides, (kind.length + WORD) * NODE.small + sides - 16, NODE.least), NODE.most);
 }
 
-function shortened(text: string, width: number): string {
-  const most = Math.floor((width - 42) / NODE.letter);
-  return text.length > most ? `${text.slice(0, Math.ceil(most / 2) - 1)}…${text.slice(-Math.floor(most / 2))}` : text;
+/** A text that fits: names lose their middle, for their ends differ; words lose their end. */
+function shortened(text: string, width: number, letter: number): string {
+  const most = Math.floor((width - 40) / letter);
+  if (text.length <= most) return text;
+  return letter === NODE.small ? `${text.slice(0, most - 1)}…` : `${text.slice(0, Math.ceil(most / 2) - 1)}…${text.slice(-Math.floor(most / 2))}`;
 }
 
 /** A smooth line through the points of the layout. */
@@ -63,13 +68,14 @@ export function GraphView({ graph, id, rows, changed, chosen, onChoose, onOpen, 
   const centre = isHuge ? chosen || found : "";
   const part = useMemo(() => (isHuge ? (centre ? around(graph, centre, MOST_AROUND) : null) : graph), [graph, centre]);
   const folds = graph.steps.length > FOLDS_ABOVE;
+  const kinds = useMemo(() => new Map(graph.steps.map((each) => [each.step, each])), [graph]);
   const key = `${id}|${centre}|${folds ? [...opened].sort().join(",") : ""}`;
 
   useEffect(() => {
     if (!part) return;
     let isOver = false;
     const { nodes, edges } = foldedGraph(part, folds, opened);
-    void layoutOf(key, { nodes: nodes.map((each) => ({ id: each.id, width: widthOf(each), height: NODE.height })), edges: edges.map(({ from, to }) => ({ from, to })) }).then((reply) => {
+    void layoutOf(key, { nodes: nodes.map((each) => ({ id: each.id, width: widthOf(each, kinds.get(each.id)?.kind ?? ""), height: NODE.height })), edges: edges.map(({ from, to }) => ({ from, to })) }).then((reply) => {
       if (!isOver) setLaid({ reply, nodes, edges, key });
     });
     return () => { isOver = true; };
@@ -136,7 +142,6 @@ export function GraphView({ graph, id, rows, changed, chosen, onChoose, onOpen, 
     { keys: "ArrowRight", about: "step to the right", do: () => sideways(1) },
     { keys: "ArrowLeft", about: "step to the left", do: () => sideways(-1) },
   ]);
-  const kinds = useMemo(() => new Map(graph.steps.map((each) => [each.step, each])), [graph]);
   if (isHuge && !centre) return (
     <Empty title={`${count(graph.steps.length)} steps are too many for one picture.`}>
       <p>Choose a step; the graph around it is drawn.</p>
@@ -220,7 +225,7 @@ function worst(statuses: string[]): string {
 }
 
 function NodeBox({ node, x, y, kind, isLoop, row, rows, isChosen, isChanged, statusOf, onClick, onOpen }: NodeProps) {
-  const width = widthOf(node);
+  const width = widthOf(node, kind);
   const isFolded = node.steps.length > 1;
   const shown = (each: StepRow | undefined) => (each ? (statusOf ? statusOf(each) : each.status) : "pending");
   const status = isFolded ? worst(node.steps.map((each) => shown(rows?.get(each)))) : shown(row);
@@ -239,9 +244,9 @@ function NodeBox({ node, x, y, kind, isLoop, row, rows, isChosen, isChanged, sta
       {isLoop || isFolded ? <rect class="behind" x={4} y={4} width={width} height={NODE.height} rx={6} /> : null}
       {kind === "gate" ? <path class="box" d={`M12,0H${width - 12}L${width},${NODE.height / 2} ${width - 12},${NODE.height}H12L0,${NODE.height / 2}z`} /> : <rect class="box" width={width} height={NODE.height} rx={kind === "wait" ? NODE.height / 2 : 6} />}
       {kind === "child" ? <path class="double" d={`M5,0V${NODE.height}M${width - 5},0V${NODE.height}`} /> : null}
-      <svg x={kind === "gate" || kind === "wait" ? 17 : 11} y={8} width={14} height={14} viewBox="0 0 14 14" class="glyph">{shapeOf(rows ? status : "pending")}</svg>
-      <text class="name" x={kind === "gate" || kind === "wait" ? 37 : 31} y={19}>{shortened(name, width)}</text>
-      <text class="word" x={kind === "gate" || kind === "wait" ? 37 : 31} y={35}>{shortened(isFolded ? word : `${kind}${word ? ` · ${word}` : ""}`, width + 30)}</text>
+      <svg x={kind === "gate" || kind === "wait" ? 17 : 11} y={8} width={14} height={14} viewBox="0 0 14 14" class="glyph" aria-hidden="true">{shapeOf(rows ? status : "pending")}</svg>
+      <text class="name" x={kind === "gate" || kind === "wait" ? 37 : 31} y={19}>{shortened(name, width, NODE.letter)}</text>
+      <text class="word" x={kind === "gate" || kind === "wait" ? 37 : 31} y={35}>{shortened(isFolded ? word : `${kind}${word ? ` · ${word}` : ""}`, width, NODE.small)}</text>
       {parts.length ? <g transform={`translate(11,${NODE.height - 6})`}><rect class="strip-back" width={inner} height={3} rx={1.5} />{parts.map(([number, tone]) => {
         const from = filled;
         const size = (number / total) * inner;

@@ -300,8 +300,8 @@ function Items({ run, step, version, strip, selected, onSelect }: { run: string;
       {error ? <Trouble error={error} /> : null}
       {number ? (
         <>
-          <div class="item-row head" aria-hidden="true"><span /><span class="num">number</span><span>status</span><span>key</span><span class="num">tries</span><span>value</span><span>result or error</span></div>
-          <VirtualList className="grow" label="Items" count={number} rowHeight={28} onRange={ranged} row={(index) => {
+          <div class="head-gutter"><div class="item-row head" aria-hidden="true"><span /><span class="num">number</span><span>status</span><span>key</span><span class="num">tries</span><span>value</span><span>result or error</span></div></div>
+          <VirtualList className="items-list" label="Items" count={number} rowHeight={28} onRange={ranged} row={(index) => {
             const each = itemAt(index);
             if (!each) return <div class="item-row muted"><span /><span class="num">…</span></div>;
             return (

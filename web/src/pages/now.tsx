@@ -10,7 +10,7 @@ import { overview, type Overview } from "../app/shell";
 import { useKeys } from "../app/keys";
 import { Button, CommandLine, count, Empty, Loading, Part } from "../ui/parts";
 import { Glyph, Status, toneOf } from "../ui/status";
-import { ago, Moment, ms, now, Took } from "../ui/time";
+import { inZone, ago, Moment, ms, now, Took } from "../ui/time";
 
 interface Waiting {
   run: string;
@@ -69,9 +69,9 @@ export function Now() {
               {[...waiting].sort((a, b) => ((a.deadline ?? "9") < (b.deadline ?? "9") ? -1 : 1)).slice(0, SHOWN).map((each) => <Asked key={`${each.run}/${each.gate}/${each.visit}`} each={each} />)}
               {waiting.length > SHOWN ? <a class="need link" href={href("gates")}><span />{count(waiting.length - SHOWN)} more wait for a decision</a> : null}
               {unserved.slice(0, SHOWN).map((row) => (
-                <div class="need" key={row.id}><Glyph status="stuck" /><div class="col"><div class="head"><a class="link cut strong" href={runHref(row.id)}>{row.name || row.id}</a><span class="muted">nobody serves it</span></div><p class="soft">{row.why}</p><CommandLine text="refold worker" /></div></div>
+                <div class="need" key={row.id}><Glyph status="stuck" /><div class="col"><div class="head"><a class="link cut strong" href={runHref(row.id)}>{row.name || row.id}</a><span class="muted">nobody serves it</span></div><p class="soft">{inZone(row.why ?? "")}</p><CommandLine text="refold worker" /></div></div>
               ))}
-              {budget.map((row) => <div class="need" key={row.id}><Glyph status="paused" /><div class="col"><div class="head"><a class="link cut strong" href={runHref(row.id)}>{row.name || row.id}</a><span class="muted">stopped by its budget</span></div><p class="soft">{row.why}</p></div></div>)}
+              {budget.map((row) => <div class="need" key={row.id}><Glyph status="paused" /><div class="col"><div class="head"><a class="link cut strong" href={runHref(row.id)}>{row.name || row.id}</a><span class="muted">stopped by its budget</span></div><p class="soft">{inZone(row.why ?? "")}</p></div></div>)}
               {groups.slice(0, SHOWN).map((group) => <Failures key={group.fingerprint} group={group} since={since} />)}
               {groups.length > SHOWN ? <a class="need link" href={href("dead-letters")}><span />{count(groups.length - SHOWN)} more groups of failures</a> : null}
             </div>
@@ -143,7 +143,7 @@ function RunLine({ row, isNew }: { row: RunRow; isNew: boolean }) {
     <a class="now-run" href={runHref(row.id)}>
       <Status status={row.status} /><span class="row"><span class="cut strong">{row.name || row.id}</span>{isNew ? <span class="badge tone-failed">new</span> : null}</span>
       <span class="num muted">{row.ended_at ? <Moment at={row.ended_at} /> : <Took from={row.created_at} to={row.ended_at} />}</span>
-      {row.why ? <span class="why-line cut" title={row.why}>{row.why}</span> : null}
+      {row.why ? <span class="why-line cut" title={inZone(row.why)}>{inZone(row.why ?? "")}</span> : null}
     </a>
   );
 }

@@ -21,7 +21,7 @@ import { Usage } from "../run/usage";
 import { Icon } from "../ui/icons";
 import { copy, count, Empty, Loading, Part, Trouble } from "../ui/parts";
 import { Glyph, toneOf } from "../ui/status";
-import { Moment, Took } from "../ui/time";
+import { inZone, Moment, Took } from "../ui/time";
 
 const TABS = [
   ["steps", "Steps"], ["graph", "Graph"], ["timeline", "Timeline"], ["history", "History"],
@@ -120,11 +120,11 @@ function RunHeader({ model }: { model: RunModel }) {
           <Icon name="alert" />
           <span class="col grow">
             {error.step ? <button type="button" class="mini strong" onClick={() => choose({ tab: "steps", step: error.step ?? null })}>{error.step}</button> : null}
-            <span class="wrap clamp">{error.message || error.kind ? faultText({ kind: error.kind ?? "error", ...(error.message ? { message: error.message } : {}) }) : error.why}</span>
+            <span class="wrap clamp">{error.kind && error.kind !== "run" ? faultText({ ...error, kind: error.kind }) : error.why || error.message}</span>
           </span>
           <button type="button" class="btn small" onClick={() => void jumpTo(model.id, { q: "failed" }, "failure")}>the moment it failed</button>
         </div>
-      ) : says ? <p class={`says tone-${toneOf(status)}`}>{says}</p> : null}
+      ) : says ? <p class={`says tone-${toneOf(status)}`}>{inZone(says)}</p> : null}
       {model.isGone.value ? <p class="stale">This run has been removed. What you see is what it was.</p> : null}
     </header>
   );

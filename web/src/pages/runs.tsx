@@ -9,7 +9,7 @@ import { prefer, preferences } from "../app/preferences";
 import { choose, go, place, runHref } from "../app/router";
 import { askFor, Button, Chip, CommandLine, copy, count, Empty, Loading, notify, Trouble } from "../ui/parts";
 import { Status, toneOf } from "../ui/status";
-import { Moment, momentText, ms, Took, zoneName } from "../ui/time";
+import { inZone, Moment, momentText, ms, Took, zoneName } from "../ui/time";
 import { tip } from "../ui/tip";
 import { VirtualList } from "../ui/virtual";
 import { post } from "../api/client";
@@ -40,7 +40,7 @@ export function Runs() {
   const [rows, setRows] = useState<RunRow[]>([]);
   const [cursor, setCursor] = useState<string | null>(null);
   const [state, setState] = useState<{ isLoading: boolean; error: Error | null }>({ isLoading: true, error: null });
-  const [fresh, setFresh] = useState<RunRow[]>([]);
+  const [latest, setLatest] = useState<RunRow[]>([]);
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const [at, setAt] = useState(0);
   const [, redraw] = useReducer((n: number) => n + 1, 0);
@@ -66,7 +66,7 @@ export function Runs() {
   useEffect(() => {
     setState({ isLoading: true, error: null });
     setRows([]);
-    setFresh([]);
+    setLatest([]);
     setAt(0);
     load(false);
     // Rows that are shown change in place; new ones wait, so that nothing jumps.
@@ -76,15 +76,14 @@ export function Runs() {
       const items = (event.data as { items: RunRow[] }).items;
       const changed = new Map(items.map((each) => [each.id, each]));
       setRows((before) => before.map((each) => changed.get(each.id) ?? each));
-      setFresh(items.filter((each) => !known.current.has(each.id)));
+      setLatest(items);
       summary.reload();
     });
   }, [key]);
-  // What has left the filter changes as well: a run that is no longer running is asked for by itself now and then.
+  const fresh = state.isLoading ? [] : latest.filter((each) => !known.current.has(each.id));
   const showFresh = () => {
     for (const each of fresh) known.current.add(each.id);
     setRows((before) => [...fresh, ...before]);
-    setFresh([]);
   };
 
   const field = useRef<HTMLInputElement>(null);
@@ -162,8 +161,8 @@ export function Runs() {
       {fresh.length ? <button type="button" class="btn small more-runs" onClick={showFresh}>{count(fresh.length)} new</button> : null}
       {state.isLoading ? <Loading lines={8} /> : rows.length ? (
         <div class="runs-grid">
-          <div class="run-row head" aria-hidden="true"><span class="check" /><span>status</span><span>name</span><span class="workflow">workflow</span><span class="began">began</span><span>took</span><span class="why-cell">why</span></div>
-          <VirtualList className="grow" label="Runs" count={rows.length} rowHeight={innerWidth <= 820 ? 52 : 36} reveal={reveal} onRange={(_, last) => { if (cursor && last > rows.length - 30) load(true); redraw(null); }} row={(index) => {
+          <div class="head-gutter"><div class="run-row head" aria-hidden="true"><span class="check" /><span>status</span><span>name</span><span class="workflow">workflow</span><span class="began">began</span><span>took</span><span class="why-cell">why</span></div></div>
+          <VirtualList label="Runs" count={rows.length} rowHeight={innerWidth <= 820 ? 52 : 36} reveal={reveal} onRange={(_, last) => { if (cursor && last > rows.length - 30) load(true); redraw(null); }} row={(index) => {
             const row = rows[index];
             if (!row) return null;
             return (
@@ -174,7 +173,7 @@ export function Runs() {
                 <span class="cut soft workflow" title={row.workflow}>{row.workflow}</span>
                 <span class="began"><Moment at={row.created_at} /></span>
                 <Took from={row.created_at} to={row.ended_at} />
-                <span class={`cut why-cell ${row.status === "failed" ? "tone-failed said" : "soft"}`} title={row.why ?? ""}>{row.why}</span>
+                <span class={`cut why-cell ${row.status === "failed" ? "tone-failed said" : "soft"}`} title={inZone(row.why ?? "")}>{inZone(row.why ?? "")}</span>
               </a>
             );
           }} />

@@ -6,7 +6,7 @@ import type { Page, RunRow } from "../api/types";
 import { href, runHref } from "../app/router";
 import { Empty, Part } from "../ui/parts";
 import { Status } from "../ui/status";
-import { Moment, Took } from "../ui/time";
+import { inZone, Moment, Took } from "../ui/time";
 import type { RunModel } from "./model";
 
 export function Family({ model }: { model: RunModel }) {
@@ -31,7 +31,7 @@ function Line({ row }: { row: RunRow }) {
   return (
     <a class="family-row" href={runHref(row.id)}>
       <Status status={row.status} /><span class="cut strong">{row.name || row.id}</span><span class="cut muted">{row.workflow}</span>
-      <Moment at={row.created_at} /><Took from={row.created_at} to={row.ended_at} /><span class="cut soft why-cell">{row.why}</span>
+      <Moment at={row.created_at} /><Took from={row.created_at} to={row.ended_at} /><span class="cut soft why-cell">{inZone(row.why ?? "")}</span>
     </a>
   );
 }

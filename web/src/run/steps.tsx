@@ -118,8 +118,15 @@ function StepLine({ row, isChosen, isChanged, isOpen, onToggle, run }: { row: St
   );
 }
 
+/** A fault with its class, such as `KeyError: 'id'`, as the command line says it. */
 export function faultText(fault: Fault): string {
-  return fault.message ? `${fault.kind}: ${fault.message}` : fault.kind;
+  const name = faultName(fault);
+  const text = fault.message || fault.kind;
+  return name && !text.startsWith(name) ? (fault.message ? `${name}: ${fault.message}` : name) : text;
+}
+
+export function faultName(fault: Fault): string {
+  return typeof fault["type"] === "string" ? (fault["type"].split(".").at(-1) ?? "") : "";
 }
 
 export function LoopBar({ row, run }: { row: StepRow; run: string }) {
@@ -216,9 +223,9 @@ export function FaultShown({ fault }: { fault: Fault }) {
   const data = fault.data;
   return (
     <div class="fault">
-      <b>{fault.kind}</b> <span class="wrap">{fault.message}</span>
+      <b>{faultName(fault) || fault.kind}</b> <span class="wrap">{fault.message}</span>
       {trace ? <pre class="wrap">{trace}</pre> : null}
-      {data !== undefined && data !== null && !Array.isArray(data) ? <Json text={JSON.stringify(data)} /> : null}
+      {data !== undefined && data !== null && !Array.isArray(data) && !trace ? <Json text={JSON.stringify(data)} /> : null}
       <button type="button" class="btn small quiet" onClick={() => void copy(faultText(fault) + (trace ? `\n${trace}` : ""), "error copied")}><Icon name="copy" />Copy</button>
     </div>
   );

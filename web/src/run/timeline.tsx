@@ -175,7 +175,7 @@ function Chart({ data, pixels, chosen, at, run }: { data: TimelineShown; pixels:
           {range ? <span class="range" style={{ left: `${Math.min(...range) * pixels}px`, width: `${Math.abs(range[0] - range[1]) * pixels}px` }} /> : null}
         </div>
       </div>
-      <VirtualList className="grow" label="Visits" count={data.visits.length} rowHeight={ROW} reveal={reveal} row={(place) => {
+      <VirtualList label="Visits" count={data.visits.length} rowHeight={ROW} reveal={reveal} row={(place) => {
         const visit = data.visits[place];
         if (!visit) return null;
         const isLoop = visit.segments.some((each) => each.kind === "loop");
@@ -239,7 +239,7 @@ export function TimeSpent({ model }: { model: RunModel }) {
             {kinds.map(([kind, seconds]) => <i key={kind} class={`seg-${KINDS[kind]?.tone ?? "slot"}`} style={{ flexGrow: String(seconds / total) }} />)}
           </div>
           <ul class="spent-list">
-            {kinds.map(([kind, seconds]) => <li key={kind}><i class={`seg-${KINDS[kind]?.tone ?? "slot"}`} /><b>{span(seconds)}</b> {KINDS[kind]?.label ?? kind} <span class="muted">{Math.round((seconds / total) * 100)} %</span></li>)}
+            {kinds.map(([kind, seconds]) => <li key={kind}><i class={`seg-${KINDS[kind]?.tone ?? "slot"}`} /><b>{span(seconds)}</b> {KINDS[kind]?.label ?? kind} <span class="muted">{seconds / total < 0.005 ? "<1" : Math.round((seconds / total) * 100)} %</span></li>)}
           </ul>
           {spent.slots_would_save > 0.05 ? <p class="soft">More slots would have saved {span(spent.slots_would_save)}.</p> : null}
           {spent.critical_path.length > 1 ? <p class="path"><span class="muted">critical path </span>{spent.critical_path.slice(-40).map((each, index) => <span key={index}>{index ? <span class="muted"> → </span> : null}<button type="button" class="mini" onClick={() => choose({ tab: "steps", step: each.step })}>{each.step}{each.visit > 1 ? <span class="muted"> {each.visit}</span> : null}</button></span>)}</p> : null}

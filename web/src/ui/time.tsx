@@ -24,10 +24,12 @@ function formatter(timeZone: string, options: Intl.DateTimeFormatOptions): Intl.
   return found;
 }
 
-const full = (at: number, timeZone: string) =>
-  formatter(timeZone, { year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit" })
-    .formatToParts(at)
-    .reduce<Record<string, string>>((found, each) => ({ ...found, [each.type]: each.value }), {});
+function full(at: number, timeZone: string): Record<string, string> {
+  const parts: Record<string, string> = {};
+  const shape = { year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit" } as const;
+  for (const each of formatter(timeZone, shape).formatToParts(at)) parts[each.type] = each.value;
+  return parts;
+}
 
 /** `2026-11-19 14:02:07` in a zone. */
 export function momentText(at: number, timeZone: string = zone.value): string {
@@ -44,6 +46,12 @@ export function shortText(at: number, timeZone: string = zone.value): string {
     return `${formatter(timeZone, { day: "numeric", month: "short" }).format(at)} ${text.slice(11, 16)}`;
   }
   return text.slice(0, 10);
+}
+
+/** Words of the server, in which moments are in UTC, with these moments in the zone of the page. */
+export function inZone(text: string): string {
+  if (zone.value === "UTC") return text;
+  return text.replace(/(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC/g, (_, day: string, time: string) => `${shortText(Date.parse(`${day}T${time}Z`))} ${zoneName.value}`);
 }
 
 export function ms(stamp: string | null | undefined): number {
