@@ -14,7 +14,7 @@ from refold.core.facts import (
 from refold.core.fold.apply import Record
 from refold.core.graph import analyse
 from refold.core.outcomes import SECOND, Failed, Fault, Report, Succeeded
-from refold.core.plan import Arc, Call, Gate, Plan, Step
+from refold.core.plan import Arc, Call, Gate, Plan, Step, Wait
 from refold.core.read.timeline import Segment, time_spent, timeline, window
 
 PLAN = Plan(
@@ -93,17 +93,41 @@ def test_the_critical_path_is_the_chain_that_ended_last() -> None:
 def test_the_critical_path_goes_back_through_every_step_that_was_waited_for() -> None:
     names = ("first", "short", "long", "last")
     arcs = {"first": ("short", "long"), "short": ("last",), "long": ("last",), "last": ()}
-    steps = tuple(Step(name=name, work=Call(tool="http"), arcs=tuple(Arc(to=to) for to in arcs[name])) for name in names)
+    steps = tuple(
+        Step(name=name, work=Call(tool="http"), arcs=tuple(Arc(to=to) for to in arcs[name])) for name in names
+    )
     graph = analyse(Plan(name="p", steps=steps))
 
     def worked(step: str, begin: float, end: float) -> list[tuple[float, object]]:
         report = Report(1, Succeeded(), started_at=round(begin * SECOND) + 1)
         return [(begin, StepIssued(step, 1)), (end, StepSettled(step, 1, report))]
 
-    facts = [(0.0, RunStarted("p")), *worked("first", 0, 2), *worked("short", 2, 3), *worked("long", 2, 6), *worked("last", 6, 7)]
+    facts = [
+        (0.0, RunStarted("p")),
+        *worked("first", 0, 2),
+        *worked("short", 2, 3),
+        *worked("long", 2, 6),
+        *worked("last", 6, 7),
+    ]
     spent = time_spent(graph, timeline(graph, log(*facts), 7 * SECOND + 1))
     assert [step for step, _ in spent.critical_path] == ["first", "long", "last"]
     assert spent.critical["working"] == 7.0
+
+
+def test_a_wait_that_the_engine_ended_was_no_work_and_a_visit_whose_last_try_failed_has_failed() -> None:
+    graph = analyse(
+        Plan(name="p", steps=(Step(name="rest", work=Wait(seconds=2)), Step(name="fetch", work=Call(tool="http"))))
+    )
+    facts = log(
+        (0, RunStarted("p")),
+        (0, StepIssued("rest", 1, until=2 * SECOND + 1)),
+        (2, StepSettled("rest", 1, Report(1, Succeeded()))),
+        (2, StepIssued("fetch", 1)),
+        failed(4, started=3, attempt=1),
+    )
+    rest, fetch = timeline(graph, facts, 5 * SECOND + 1).lanes
+    assert (kinds(rest.segments), rest.failed) == ([("timer", 2.0, 1)], False)
+    assert (kinds(fetch.segments), fetch.failed) == ([("slot", 1.0, 1), ("working", 1.0, 1)], True)
 
 
 def test_a_window_shows_the_visits_in_it_and_joins_what_is_shorter_than_a_dot() -> None:

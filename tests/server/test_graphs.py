@@ -42,6 +42,8 @@ async def test_a_step_is_shown_with_its_input_its_result_and_its_tries(
     [only] = rest["tries"]
     assert (only["attempt"], only["outcome"]) == (1, "succeeded")
     assert (await client.get(f"{NS}/runs/{run}/steps/nothing")).status_code == 404
+    loop = (await client.get(f"{NS}/runs/{run}/steps/each")).json()
+    assert len(loop["result"]["value"]) == 4
     failed = await server.start(client, "broken")
     await server.until(client, failed, "failed")
     bad = (await client.get(f"{NS}/runs/{failed}/steps/bad")).json()

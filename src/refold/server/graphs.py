@@ -174,7 +174,8 @@ def _result(call: Call, graph: Graph, state: RunState, name: str, wanted: str) -
         fan = state.steps[s].shown
         if fan is not None and fan.count > LISTED:
             return {"items": fan.count, "completed": fan.done, "failed": fan.failed, "skipped": fan.skipped}
-        return step_value(state, loaded, s)
+        value = step_value(state, loaded, s)
+        return value if fan is None else value["results"]
 
     return value_part(with_values(call.service.views, state.run, compute), wanted)
 

@@ -108,7 +108,7 @@ export function Loop({ run, step }: { run: string; step: string }) {
       </header>
       {strip.state.value.error && !live ? <Trouble error={strip.state.value.error} onAgain={strip.reload} /> : live ? <StripChart strip={live} from={from} until={until} /> : <Loading lines={2} />}
       <Part of={groups.state.value} lines={1}>{(data) => data.items.length ? <GroupList groups={data} q={q} /> : null}</Part>
-      <div class={`split ${item ? "with-detail" : ""}`}>
+      <div class={`sides ${item ? "with-detail" : ""}`}>
         <Items run={run} step={step} version={version} strip={live} selected={selected} onSelect={setSelected} />
         {item ? <ItemDetail key={item} run={run} step={step} item={Number(item)} /> : null}
       </div>

@@ -138,7 +138,7 @@ function GraphTab({ model }: { model: RunModel }) {
   const found = useResource(`${model.id}|${at ?? head}`, (abort) => get<RunGraph>(runPath(model.id, "graph"), { at }, abort), true);
   const rows = useMemo(() => new Map(shown?.rows.map((each) => [each.step, each])), [shown]);
   return (
-    <div class={`split ${chosen ? "with-detail" : ""}`}>
+    <div class={`sides ${chosen ? "with-detail" : ""}`}>
       <div class="col split-main">
         <Part of={found.state.value}>{(graph) => graph.steps.length ? (
           <GraphView graph={graph} id={graph.plan ?? ""} rows={rows} changed={shown?.changed ?? new Set()} chosen={chosen} statusOf={shownStatus}

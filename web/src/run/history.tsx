@@ -87,7 +87,7 @@ export function History({ model }: { model: RunModel }) {
     { keys: "/", about: "filter", do: () => field.current?.focus() },
   ]);
   return (
-    <div class={`split ${chosen ? "with-detail" : ""}`} onKeyDown={(event) => {
+    <div class={`sides ${chosen ? "with-detail" : ""}`} onKeyDown={(event) => {
       if ((event.ctrlKey || event.metaKey) && event.key === "f" && document.activeElement !== field.current) {
         event.preventDefault();
         field.current?.focus();
@@ -110,7 +110,7 @@ export function History({ model }: { model: RunModel }) {
         </div>
         {error ? <Trouble error={error} /> : null}
         {number ? (
-          <VirtualList className="grow facts" label="Facts" count={number} rowHeight={26} reveal={reveal} onRange={ranged} row={(index) => {
+          <VirtualList className="grow fact-list" label="Facts" count={number} rowHeight={26} reveal={reveal} onRange={ranged} row={(index) => {
             const each = factAt(index);
             if (!each) return <div class="fact-row muted"><span class="nr">{isFiltered ? "" : index + 1}</span><span>…</span></div>;
             const before = factAt(index - 1);

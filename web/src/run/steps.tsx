@@ -67,7 +67,7 @@ export function Steps({ model }: { model: RunModel }) {
   };
   if (!shown) return null;
   return (
-    <div class={`split ${chosen ? "with-detail" : ""}`}>
+    <div class={`sides ${chosen ? "with-detail" : ""}`}>
       <div class="col split-main">
         <div class="row toolbar">
           <span class="muted">{count(rows.length)} {rows.length === 1 ? "step" : "steps"}</span>

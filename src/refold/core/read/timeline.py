@@ -28,7 +28,7 @@ from refold.core.facts import (
 )
 from refold.core.fold.apply import Record
 from refold.core.graph import Graph
-from refold.core.outcomes import SECOND, Instant
+from refold.core.outcomes import SECOND, Instant, fault_of_outcome
 from refold.core.plan import Child, Gate, Wait
 
 SegmentKind = Literal["slot", "working", "backoff", "person", "signal", "timer", "child", "loop", "paused"]
@@ -106,6 +106,7 @@ class _Reading:
                 self.open[step, visit] = _Attempt(fact.attempt, at, max(fact.not_before, at) if fact.not_before else 0)
             case StepSettled(step=step, visit=visit, report=report):
                 self._tried(step, visit, report.attempt, report.started_at or report.claimed_at, at)
+                self.lanes[step, visit].failed = fault_of_outcome(report.outcome) is not None
             case FanOutEntered(step=step, visit=visit):
                 self._lane(step, visit, at).end = 0
                 self.open[step, visit] = _Attempt(1, at)
@@ -168,6 +169,11 @@ class _Reading:
     def _tried(self, step: str, visit: int, attempt: int, started: Instant, at: Instant) -> None:
         lane, opened = self._lane(step, visit, at), self.open.pop((step, visit), None)
         begin = opened.issued_at if opened is not None else lane.begin
+        kind = self._kind(step)
+        if not started and kind != "slot":  # no worker had it
+            lane.segments.append(Segment(kind, begin, at, attempt))
+            lane.end = at
+            return
         lane.segments += _try(opened or _Attempt(attempt, begin), started or begin, at)
         lane.end = at
 
