@@ -9,7 +9,7 @@ import refold.stages
 from refold import tool_api
 
 PUBLIC = (
-    "Collect Context Engine ErrorEvent Event Handle InputRequestEvent InputResponseEvent Live RefoldError Retry "
+    "Collect Context Engine ErrorEvent Event Handle InputRequestEvent InputResponseEvent Live Ray RefoldError Retry "
     "RunCancelled RunFailed Settings StartEvent StopEvent SyncContext SyncEngine SyncHandle Workflow flow open_engine "
     "options playbook "
     "run_sync step"

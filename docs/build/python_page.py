@@ -39,7 +39,7 @@ class Section(Struct, frozen=True):
 
 
 SECTIONS = (
-    Section("Workflows", ("Workflow", "step", "flow", "Collect", "Retry", "resource")),
+    Section("Workflows", ("Workflow", "step", "flow", "Collect", "Retry", "Ray", "resource")),
     Section(
         "Events", ("Event", "StartEvent", "StopEvent", "InputRequestEvent", "InputResponseEvent", "ErrorEvent", "Live")
     ),

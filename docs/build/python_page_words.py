@@ -56,7 +56,9 @@ STEP = {
     "queue": "where it waits for a worker; an engine takes from all queues, unless `Settings(queues=...)` or, on the "
     "command line, `REFOLD_QUEUES` names those that it serves",
     "priority": "those with a greater number come first",
-    "isolation": "`inline`: in this process. `process`: in one of its own, which is killed when the step must end",
+    "isolation": "`inline`: in this process. `process`: in one of its own, which is killed when the step must end. "
+    "`ray`: in a process on a Ray cluster",
+    "ray": "what it needs of the cluster, a `Ray`; without one, it needs a CPU",
     "collect": "it gets a list of events, gathered as `Collect` says",
     "on_error": "a subclass of `ErrorEvent`, which its final failure becomes; without one, the run fails",
     "sends": "events that it sends with `ctx.send` and that its return annotation does not tell of",
@@ -88,6 +90,15 @@ ATTRIBUTES = {
         "backoff": "how the delay grows from try to try",
         "delay": "before the second try: seconds, or any span where Python workflows take a `Retry`",
         "max_delay": "a span, at most",
+    },
+    "Ray": {
+        "cpus": "how many it needs",
+        "gpus": "how many it needs",
+        "memory": "bytes that it needs; 0: not counted",
+        "custom": "amounts of resources of your cluster, by name",
+        "runtime_env": "the runtime environment, as Ray describes it",
+        "placement": "`spread`, or a map of labels that the node must have",
+        "pending_timeout": "seconds until a try that has not started fails; without it, it waits",
     },
     "Context": {
         "run_id": "the id of the run",

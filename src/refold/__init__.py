@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from refold.python.context import Context, SyncContext
     from refold.python.events import ErrorEvent, Event, InputRequestEvent, InputResponseEvent, StartEvent, StopEvent
     from refold.python.session import Live
-    from refold.python.workflow import Collect, Workflow, flow, step
+    from refold.python.workflow import Collect, Ray, Workflow, flow, step
     from refold.python.workflow import (
         resource as resource,  # not in __all__: the standard library has a module `resource`
     )
@@ -35,6 +35,7 @@ __all__ = [
     "InputRequestEvent",
     "InputResponseEvent",
     "Live",
+    "Ray",
     "RefoldError",
     "Retry",
     "RunCancelled",
@@ -57,7 +58,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a name when it is first used: `import refold` alone costs next to nothing."""
-    if name in ("Collect", "Workflow", "flow", "resource", "step"):
+    if name in ("Collect", "Ray", "Workflow", "flow", "resource", "step"):
         from refold.python import workflow
 
         return getattr(workflow, name)

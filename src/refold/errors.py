@@ -227,3 +227,8 @@ class TailLost(Corrupt):
 
 class UnknownFact(Corrupt):
     pass
+
+
+class BodyLost(BaseException):
+    """What ran a body has died, and not the body: the command is handed back, which counts as a loss and not as a try.
+    No rule or policy of a step sees it."""

@@ -789,6 +789,32 @@ class Executor(Protocol):
         """
 
 
+class ClusterNeeds(Struct, frozen=True, kw_only=True):
+    """What a body needs of a cluster, and where it may run."""
+
+    cpus: float = 1
+    gpus: float = 0
+    memory: int = 0  # bytes; 0: not counted
+    custom: Mapping[str, float] = {}
+    runtime_env: Mapping[str, Any] = {}
+    strategy: str = ""  # `spread`, or the default of the cluster
+    labels: Mapping[str, str] = {}  # of the node
+    pending_timeout: float | None = None  # seconds until a body that has not started fails
+
+
+class Cluster(Protocol):
+    """Runs bodies on other machines. It never tries one again, and leaves time limits to the worker."""
+
+    async def run(self, call: str, input: Any, needs: ClusterNeeds, say: Say | None = None) -> Any:
+        """Call `module:function` there with an input; only JSON goes there and back.
+
+        Raises ToolFailed for what the body raises, and BodyLost if its process, its node or its data has died.
+        Cancelling kills the body.
+        """
+
+    async def close(self) -> None: ...
+
+
 class Program(Struct, frozen=True, kw_only=True):
     """A program to start, with all it gets; `env` is merged over what programs see of the environment."""
 

@@ -24,6 +24,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     states_kept: int = 1000  # runs whose state is kept in memory, so that a turn need not read it
     depth_limit: int = 100  # how deep child runs may be nested
     processes: int = 0  # processes that run steps in isolation, at most; 0: four for each processor. Idle ones end
+    ray: str = ""  # the Ray cluster for steps with `isolation: ray`: host:port, or `auto`; empty: none
+    ray_slots: int = 1000  # steps of a worker that are on Ray at a time; they need no slot
     process_grace: float = 2.0  # seconds from the polite to the hard end of such a step or of a program
     tool_memory: int | None = None  # bytes for a process of a tool; None: three quarters of the machine's; 0: any
     tool_address_space: int = 0  # bytes, with what is only reserved; 0: any

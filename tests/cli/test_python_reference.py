@@ -49,6 +49,7 @@ def test_every_option_of_a_step_is_told_with_its_default() -> None:
         ("queue", '"default"'),
         ("priority", "0"),
         ("isolation", '"inline"'),
+        ("ray", "None"),
         ("collect", "None"),
         ("on_error", "None"),
         ("sends", "()"),

@@ -21,7 +21,7 @@ from refold.stores.postgres.address import read_address
 from refold.stores.postgres.bell import Bell
 from refold.stores.postgres.store import PostgresStore
 from refold.wiring import open_process
-from tests.contracts.stores import issue, order, postgres_url
+from tests.contracts.stores import issue, note, order, postgres_url, put
 from tests.doorbells.nats_server import NatsServer, nats_server
 from tests.postgres_server import server_url
 
@@ -263,3 +263,8 @@ def test_a_turn_says_what_it_has_changed(tmp_path: Path) -> None:
         with store.turn([]) as turn:
             turn.put_document("schedule", "s", b"{}")
         assert heard == [Ring("documents")]
+        heard.clear()
+        with store.turn(["s"]) as turn:
+            put(turn, "s", note())
+            turn.claimed("s")  # what is written so far is sent before the end of the turn
+        assert heard == [Ring("runs", "s")]

@@ -12,7 +12,7 @@ from refold.core.outcomes import Blob, Fault, Instant, Sent
 from refold.core.plan import FaultKind, Plan
 from refold.errors import InvalidValue
 from refold.names import a
-from refold.ports import Clock, Executor, Meanwhile, Memory, ToolCall
+from refold.ports import Clock, Cluster, Executor, Meanwhile, Memory, ToolCall
 from refold.python.call_records import TaskNumbers, unnumbered
 from refold.python.definition import Definition
 from refold.python.durable_calls import RecordedCalls
@@ -46,6 +46,7 @@ class BodyServices(Struct):
     chance: Callable[[], float]
     new_id: Callable[[], str]
     isolated: Executor | None = None  # processes for steps that want one
+    cluster: Cluster | None = None  # other machines, in the same way
 
 
 LINES_AHEAD = 1000  # published lines that may wait before a body has to wait for them

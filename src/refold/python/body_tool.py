@@ -9,7 +9,7 @@ from typing import Any
 
 from refold.core.faults import fault_from_exception
 from refold.core.outcomes import RUN_CANCELLED, Cancelled, Failed, Fault, Parked, Succeeded, Suspended
-from refold.errors import InvalidValue, StaleWrite, ToolFailed
+from refold.errors import BodyLost, InvalidValue, StaleWrite, ToolFailed
 from refold.logs import WARNING, logger
 from refold.logs import event as log_event
 from refold.ports import Done, Memory, ToolCall
@@ -68,7 +68,7 @@ class BodyTool:
             memory = Memory(recorded=recorded, count=len(recorded))
         else:
             memory = await call.meanwhile.recall()
-        parks = call.parking is not None and body.signature.is_async and body.policy.isolation != "process"
+        parks = call.parking is not None and body.signature.is_async and body.policy.isolation == "inline"
         if memory.is_cancelled and (not parks or memory.recorded.keys() <= {RUN_CANCELLED}):
             return Done(Cancelled(RUN_WAS_CANCELLED))  # nothing was recorded that its clean-up could undo
         body_call = BodyCall(call, self.definition, memory, self.services, self.session(call.run))
@@ -83,7 +83,7 @@ class BodyTool:
         except Suspension:
             return await _suspended(body_call)
         except BaseException as error:
-            if _is_told_to_end(error):
+            if _is_told_to_end(error) or isinstance(error, BodyLost):
                 raise
             if body_call.calls.pending:
                 return await _suspended(body_call)  # whatever it has raised on its way out
@@ -153,7 +153,7 @@ class BodyTool:
             events = [self.definition.received(each["type"], each["data"]) for each in body_call.call.input["events"]]
         except InvalidValue as error:
             raise ToolFailed(Fault("schema", f"an event cannot be read: {error}", retryable=False)) from error
-        if body.policy.isolation == "process":
+        if body.policy.isolation != "inline":
             await run_isolated(body, body_call)
             return
         try:

@@ -414,10 +414,10 @@ def _unfit_for_processes(workflow: Workflow[Any], bodies: Iterable[Body]) -> Ite
     cls = type(workflow)
     found = cls is not Workflow and cls.__module__ != "__main__" and "<locals>" not in cls.__qualname__
     for body in bodies:
-        if body.policy.isolation == "process" and not found:
+        if body.policy.isolation != "inline" and not found:
             where = f"{cls.__module__}.{cls.__qualname__}"
             yield f"step {body.name!r} wants a process, which could not import {where}: write a class, in a module"
-        elif body.policy.isolation == "process" and stored_arguments(workflow) is None:
+        elif body.policy.isolation != "inline" and stored_arguments(workflow) is None:
             yield f"step {body.name!r} wants a process, and the arguments of {cls.__qualname__} are not plain data"
 
 

@@ -12,21 +12,23 @@ from refold.core.commands import Command
 from refold.core.outcomes import Fault, Outcome, Sent, Write
 from refold.errors import Conflict, ToolFailed
 from refold.executors.functions import resolve
-from refold.ports import Clock, Memory, ToolCall
+from refold.ports import Clock, ClusterNeeds, Memory, ToolCall
 from refold.python.body_call import BodyCall, BodyServices, as_events
 from refold.python.call_records import TaskNumbers
 from refold.python.context import Context, SyncContext
 from refold.python.definition import Body, define
 from refold.python.identity import rebuilt
 from refold.python.session import Session
+from refold.python.workflow import Ray
 
 RUN_HERE = f"{__name__}:run_here"
 
 
 async def run_isolated(body: Body, body_call: BodyCall) -> None:
     """Run a body in another process; its events, usage and writes are applied as if it had run here."""
-    executor, call = body_call.services.isolated, body_call.call
-    if executor is None:
+    executor, cluster, call = body_call.services.isolated, body_call.services.cluster, body_call.call
+    is_remote = body.policy.isolation == "ray"
+    if (cluster if is_remote else executor) is None:
         raise ToolFailed(Fault("isolation", "this process starts no others for steps", retryable=False))
     memory = body_call.calls.memory
     order = {
@@ -38,10 +40,27 @@ async def run_isolated(body: Body, body_call: BodyCall) -> None:
         "ctx": memory.ctx,
         "versions": memory.versions,
     }
-    done = await executor.run(RUN_HERE, order, call.say)
+    if is_remote and cluster is not None:
+        done = await cluster.run(RUN_HERE, order, _needs(body.policy.ray or Ray()), call.say)
+    elif executor is not None:
+        done = await executor.run(RUN_HERE, order, call.say)
     body_call.events += msgspec.convert(done["events"], list[Sent])
     body_call.usage.update(done["usage"])
     body_call.state.take_over(msgspec.convert(done["writes"], list[Write]))
+
+
+def _needs(ray: Ray) -> ClusterNeeds:
+    placement = ray.placement
+    return ClusterNeeds(
+        cpus=ray.cpus,
+        gpus=ray.gpus,
+        memory=ray.memory,
+        custom=ray.custom,
+        runtime_env=ray.runtime_env,
+        strategy=placement if isinstance(placement, str) else "",
+        labels={} if isinstance(placement, str) else placement,
+        pending_timeout=ray.pending_timeout,
+    )
 
 
 class NoDesk:

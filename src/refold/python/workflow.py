@@ -26,7 +26,7 @@ P = ParamSpec("P")
 Body = typing.TypeVar("Body", bound=Callable[..., Any])
 POLICY, RESOURCE, FLOW = "__refold_step__", "__refold_resource__", "__refold_flow__"
 ARGUMENTS, GIVEN_NAME = "__refold_arguments__", "__refold_name__"
-ISOLATIONS = ("inline", "process")
+ISOLATIONS = ("inline", "process", "ray")
 
 
 class Collect:
@@ -48,6 +48,18 @@ class Collect:
         self.timeout = None if timeout is None else seconds(timeout)
 
 
+class Ray(Struct, frozen=True, kw_only=True):
+    """What a step with `isolation="ray"` needs of the cluster, and where it may run."""
+
+    cpus: float = 1
+    gpus: float = 0
+    memory: int = 0  # bytes; 0: not counted
+    custom: dict[str, float] = {}
+    runtime_env: dict[str, Any] = {}
+    placement: str | dict[str, str] = ""  # "spread", or labels that the node must have
+    pending_timeout: float | None = None  # seconds until a try that has not started fails; None: never
+
+
 class Policy(Struct, frozen=True, kw_only=True):
     """What `@step` says about a step."""
 
@@ -57,6 +69,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     queue: str = "default"
     priority: int = 0
     isolation: str = "inline"
+    ray: Ray | None = None
     collect: Collect | None = None
     on_error: type | None = None
     sends: tuple[type, ...] = ()
@@ -77,6 +90,7 @@ def step(
     queue: str = "default",
     priority: int = 0,
     isolation: str = "inline",
+    ray: Ray | None = None,
     collect: Collect | None = None,
     on_error: type | None = None,
     sends: Sequence[type] = (),
@@ -89,7 +103,8 @@ def step(body: Any = None, /, **policy: Any) -> Any:
 
     `workers` of it run at once for different events (0: many), in the order of their coming. `sends` names events that
     it sends with `ctx.send` and that its return annotation does not tell of. `on_error` is the event that its final
-    failure becomes; without one, the run fails. A step that is `mapped` is run by `ctx.map` alone.
+    failure becomes; without one, the run fails. A step that is `mapped` is run by `ctx.map` alone. `isolation` is
+    `inline`, `process` or `ray`, and `ray` says what the step needs of the cluster.
     """
     said = _policy(**policy)
 
@@ -109,6 +124,8 @@ def _policy(*, timeout: Any = None, sends: Iterable[type] = (), **rest: Any) -> 
         raise InvalidPlan([f"@step: workers is {workers!r}; it is a number, and 0 means many"])
     if isolation not in ISOLATIONS:
         raise InvalidPlan([f"@step: isolation is {isolation!r}; it is one of {', '.join(ISOLATIONS)}"])
+    if rest.get("ray") is not None and (isolation != "ray" or not isinstance(rest["ray"], Ray)):
+        raise InvalidPlan([f'@step: ray is {rest["ray"]!r}; write it like isolation="ray", ray=Ray(gpus=1)'])
     known = [each for each in Policy.__struct_fields__ if each != "settings"]
     unknown = rest.keys() - {*known}
     if unknown:

@@ -19,7 +19,17 @@ UNSERVED = frozenset({"no_code", "no_tool", "no_queue"})  # reasons that only an
 
 def run_reasons(views: Views, row: Summary, graph: Graph, state: RunState, now: Instant) -> list[Reason]:
     """Every reason: of the run as a whole, then of its steps."""
-    return [*stuck_reasons(row), *reasons(graph, state, now, world_of(views, row))]
+    found = [*stuck_reasons(row), *reasons(graph, state, now, world_of(views, row))]
+    return [_on_cluster(views, row.run, each) if each.kind == "running" else each for each in found]
+
+
+def _on_cluster(views: Views, run: str, reason: Reason) -> Reason:
+    """A step that runs on a cluster may wait there; its worker writes that into the side stream of the run."""
+    for _, line in views.last_lines(run, limit=RECENT):
+        if isinstance(line, dict) and line.get("stream") == CLUSTER and line.get("step") == reason.step:
+            text = str(line.get("text", ""))
+            return structs.replace(reason, note=text) if text.startswith("pending") else reason
+    return reason
 
 
 def stuck_reasons(row: Summary) -> list[Reason]:
@@ -34,6 +44,9 @@ def unserved_steps(views: Views, row: Summary, graph: Graph, state: RunState, no
     waiting = reasons(graph, state, now, world_of(views, row))
     return list({reason.step: reason for reason in waiting if reason.kind in UNSERVED}.values())
 
+
+RECENT = 200  # lines
+CLUSTER = "ray"  # the stream
 
 NAMES = frozenset({"slot", "no_worker", "no_code", "no_tool", "no_queue", "window", "batch", "running"})
 """Kinds whose notes are names and numbers; other notes may hold values, as the prompt of a gate does."""

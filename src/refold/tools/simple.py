@@ -7,8 +7,9 @@ from typing import Any
 
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
-from refold.ports import Executor, ToolCall
+from refold.ports import Cluster, Executor, ToolCall
 from refold.tool_api import Keys, ToolInfo, ToolKey, ToolProblem, refused
+from refold.tools.cluster_keys import cluster_needs
 
 NOOP = ToolInfo(
     kind="noop",
@@ -144,18 +145,26 @@ class FunctionTool:
     workflows that are written by whoever runs them.
     """
 
-    def __init__(self, executors: Mapping[str, Executor], allowed: Collection[str] | None = None) -> None:
-        self.executors, self.allowed = executors, allowed
+    def __init__(
+        self,
+        executors: Mapping[str, Executor],
+        allowed: Collection[str] | None = None,
+        cluster: Cluster | None = None,
+    ) -> None:
+        self.executors, self.allowed, self.cluster = executors, allowed, cluster
 
     async def __call__(self, call: ToolCall) -> Any:
         function, isolation = call.settings.get("call"), call.settings.get("isolation", "inline")
         if not isinstance(function, str):
             raise _refused("invalid_settings", "`call` must be 'module:function'")
-        if not isinstance(isolation, str) or isolation not in self.executors:
+        is_remote = isolation == "ray" and self.cluster is not None
+        if not is_remote and (not isinstance(isolation, str) or isolation not in self.executors):
             known = ", ".join(map(repr, self.executors))
             raise _refused("invalid_settings", f"`isolation` must be one of {known}, not {isolation!r}")
         if not may_call(function, self.allowed):
             raise _refused("not_allowed", f"{function!r} is not among the functions that may be called")
+        if is_remote and self.cluster is not None:
+            return await self.cluster.run(function, call.input, cluster_needs(call.settings), call.say)
         return await self.executors[isolation].run(function, call.input, call.say)
 
 

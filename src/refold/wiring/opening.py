@@ -10,13 +10,14 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from threading import Thread
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from refold.core.executors import INTERPRETER
+from refold.core.executors import INTERPRETER, RAY
 from refold.core.expressions import Evaluate, Values
 from refold.core.plan import Plan
 from refold.doorbells.local import LocalDoorbell
 from refold.executors.inline import Inline
 from refold.executors.limits import environment
 from refold.executors.process_services import ProcessServices
+from refold.executors.ray import cluster_of
 from refold.logs import ERROR, INFO, event, logger
 from refold.ports import Advance, AtOnce, Clock, Store, Tool
 from refold.runtime.engine import Engine, Service
@@ -149,6 +150,7 @@ async def own_world(
         settings.tool_limits,
         environment(os.environ, settings.pass_env),
     )
+    cluster = cluster_of(settings.ray, settings.process_grace)
     try:
         yield World(
             clock,
@@ -165,9 +167,11 @@ async def own_world(
             or (f"{os.fspath(db)}-artifacts" if db is not None and not is_server(db) else ARTIFACTS),
             docker={name: value for name, value in os.environ.items() if name.startswith("DOCKER_")},
             folder=working_directory(),
-            places={INTERPRETER: interpreters},
+            places={INTERPRETER: interpreters, RAY: settings.ray_slots},
+            cluster=cluster,
         )
     finally:
+        await cluster.close()
         await inline.close()
         await isolated.close()
 

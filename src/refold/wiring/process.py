@@ -125,7 +125,7 @@ def assemble(
     advance = world.advance
 
     def executor_of(plan: str, step: Step) -> str:
-        return executors.executor_of(plan, step, process().code.is_isolated)
+        return executors.executor_of(plan, step, process().code.isolation_of)
 
     turns = Turns(store, evaluate, world.chance, world.new_id, _turn_options(settings, turn_options, executor_of))
     stored = StoredData(store, turns, advance)
@@ -164,6 +164,7 @@ def assemble(
         new_id=world.new_id,
         in_thread=world.in_thread,
         isolated=world.isolated_bodies or world.executors.get("process"),
+        cluster=world.cluster,
     )
     service = Service()
     engine = Engine(

@@ -10,7 +10,7 @@ from refold.core.faults import text_of
 from refold.core.plan import BODY, Plan
 from refold.errors import NameTaken
 from refold.logs import INFO, WARNING, event, logger
-from refold.ports import Abilities, Executor, Tool
+from refold.ports import Abilities, Cluster, Executor, Tool
 from refold.queries.reading import stored_plan
 from refold.registry import LazyRegistry
 from refold.wiring.world import InThread
@@ -60,9 +60,11 @@ class PythonCode:
         new_id: Callable[[], str],
         in_thread: InThread | None = None,
         isolated: Executor | None = None,
+        cluster: Cluster | None = None,
     ) -> None:
         self.stored, self.worker, self.tools, self.read_value = stored, worker, tools, read_value
         self.register, self.enrol, self.in_thread, self.isolated = register, enrol, in_thread, isolated
+        self.cluster = cluster
         self.chance, self.new_id = chance, new_id
         self.adopted: dict[str, Definition] = {}  # by the hashes of their plans
         self._named: dict[bytes, Definition] = {}  # by their identities
@@ -95,10 +97,10 @@ class PythonCode:
                 await self.adopt_stored()
         return definition
 
-    def is_isolated(self, plan: str, step: str) -> bool:
-        """Whether the body of a step runs in a process of its own. False too if the code is not in this process."""
+    def isolation_of(self, plan: str, step: str) -> str:
+        """Return where the body of a step runs; `inline` too if the code is not in this process."""
         definition = self.adopted.get(plan)
-        return definition is not None and definition.bodies[step].policy.isolation == "process"
+        return "inline" if definition is None else definition.bodies[step].policy.isolation
 
     async def registered(self, workflow: Any) -> str:
         """Make a workflow known and return its hash. A class that needs arguments has none: its instances are built
@@ -257,6 +259,7 @@ class PythonCode:
                 chance=self.chance,
                 new_id=self.new_id,
                 isolated=self.isolated,
+                cluster=self.cluster,
             )
         return self._services
 

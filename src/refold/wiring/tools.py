@@ -48,7 +48,7 @@ def make_tools(
     def python() -> Tool:
         from refold.tools.python.tool import PythonTool
 
-        return PythonTool(world.executors)
+        return PythonTool(world.executors, cluster=world.cluster)
 
     def shell() -> Tool:
         from refold.tools.shell.tool import ShellTool
@@ -80,7 +80,7 @@ def make_tools(
     }
     ready: dict[str, Tool] = {"noop": noop, **given}
     if world.executors:
-        ready = {"function": FunctionTool(world.executors), **ready}
+        ready = {"function": FunctionTool(world.executors, cluster=world.cluster), **ready}
         makers |= {"python": python, "shell": shell, "http": http, **database_tools(http)}
         makers |= _outward(world, lambda: tools["http"], programs, read_blob)
         makers["agent"] = agent

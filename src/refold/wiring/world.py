@@ -12,7 +12,7 @@ from msgspec import Struct
 from refold.core.expressions import Evaluate, unknown
 from refold.core.outcomes import Instant
 from refold.executors.process_services import ProcessServices
-from refold.ports import Advance, AtOnce, Clock, Doorbell, Executor, Store
+from refold.ports import Advance, AtOnce, Clock, Cluster, Doorbell, Executor, Store
 from refold.secrets.access import SecretAccess
 from refold.stores.clock import StoreClock, machine_steady
 from refold.worker.leases import Heartbeat, as_task
@@ -79,6 +79,7 @@ class World(Struct):
     vault: "Vault | None" = None  # the secrets of pipelines, where they do not come from `secrets`
     in_thread: InThread | None = None  # runs the bodies without `async`; None: a pool of threads
     places: Mapping[str, int] = {}  # how many bodies may run at a time, by kind of executor; others have no limit
+    cluster: Cluster | None = None  # runs bodies on other machines
     isolated_bodies: Executor | None = None  # runs the bodies in processes; None: the executor `process`
     folder: str = ""  # the working directory of the process; empty: runs that start here record none
 

@@ -10,9 +10,10 @@ from typing import Any
 from msgspec import Struct, structs
 
 from refold.body_tasks import noted_tasks
+from refold.core.executors import REMOTE
 from refold.core.faults import text_of
 from refold.core.outcomes import Cancelled, Failed, Fault
-from refold.errors import LeaseLost, RefoldError, StaleWrite, Unavailable
+from refold.errors import BodyLost, LeaseLost, RefoldError, StaleWrite, Unavailable
 from refold.logs import DEBUG, ERROR, INFO, WARNING, event, logger
 from refold.ports import Abilities, Clock, Desk, Done, Doorbell, Lease, Offer, Redaction, Tool
 from refold.worker.leases import Heartbeat, HeldLease, LeaseKeeper, as_task, fields_of
@@ -66,6 +67,7 @@ class Worker:
         self.parked = ParkedBodies(options.parked_bodies)
         self._busy: set[asyncio.Task[None]] = set()
         self._promised = 0  # free slots that are offered to a turn
+        self._remote = 0  # commands whose bodies run on other machines
         self._kept = asyncio.Event()  # set while no slot is offered
         self._kept.set()
         self._unseen = False  # there may be a command for the next free slot
@@ -168,11 +170,11 @@ class Worker:
         return self._over.is_set()
 
     async def _take_one(self) -> bool:
-        self._unseen = self._free() <= 0
-        if self._unseen:
+        self._unseen = is_full = self._free() <= 0
+        if is_full and not self.places.has_remote():
             return False
         asking = self.keeper.begin_asking()
-        can, used = self._can_now(self.places.reserve(1)), list[str]()
+        can, used = self._can_now(self.places.reserve_remote(1) if is_full else self.places.reserve(1)), list[str]()
         try:
             lease = await self.desk.claim(can, self.lease_for)
             if lease is None:
@@ -189,7 +191,8 @@ class Worker:
         return True
 
     def _free(self) -> int:
-        return self.slots - len(self._busy) - self._promised
+        """Slots for bodies of this machine; those that run elsewhere need none."""
+        return self.slots - len(self._busy) + self._remote - self._promised
 
     def _begin(self, lease: Lease) -> None:
         task = asyncio.create_task(self._work(self.keeper.hold(lease)), context=self._context.copy())
@@ -211,7 +214,8 @@ class Worker:
 
     async def _work_on(self, held: HeldLease) -> HeldLease | None:
         asking, lease, used = -1, held.lease, list[str]()
-        places = self.places.held(lease.command.executor)
+        places, is_remote = self.places.held(lease.command.executor), lease.command.executor in REMOTE
+        self._remote += is_remote
         if log.isEnabledFor(DEBUG):
             event(log, DEBUG, "command claimed", fields_of(lease))
         try:
@@ -226,7 +230,9 @@ class Worker:
                 return None  # the lease was lost
             asking = self.keeper.begin_asking()
             if not self._stopping:
-                places = self.places.reserve(1, lease.command.executor)
+                own = lease.command.executor
+                is_full = own in REMOTE and self._free() <= 0
+                places = self.places.reserve_remote(1, own) if is_full else self.places.reserve(1, own)
             next_lease = await self._settle(lease, done, None if self._stopping else self._can_now(places))
             if held.live is not None:
                 held.live.released()
@@ -238,6 +244,11 @@ class Worker:
             if self._stopping or not self._over.is_set():  # else the process ends, and its leases run out
                 await self._hand_back(lease, lost=not self._stopping)
             raise
+        except BodyLost as error:
+            event(log, WARNING, "what ran the body has died; that counts as a loss", fields_of(lease), why=str(error))
+            await self._hand_back(lease, lost=True)
+            self._unseen = True
+            return None
         except LeaseLost as error:
             self._unseen = True
             event(log, WARNING, "report refused: the lease is lost", fields_of(lease), why=text_of(error))
@@ -259,6 +270,7 @@ class Worker:
                 self.parked.drop(held.live)  # its report is not committed
             if self.places.release(places, *used):
                 self.doorbell.ring()  # a command that was passed over has a place now
+            self._remote -= is_remote
             self.keeper.end_asking(asking)
             self.keeper.release(held)
 

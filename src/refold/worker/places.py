@@ -7,6 +7,8 @@ answer may need.
 
 from collections.abc import Mapping
 
+from refold.core.executors import REMOTE
+
 
 class Places:
     """`limits` says how many places there are, by kind of executor. Other kinds need none."""
@@ -30,6 +32,21 @@ class Places:
         self._wanted = self._wanted or any(not count for _, count in reserved)
         return tuple(reserved)
 
+    def has_remote(self) -> bool:
+        """Whether there is a place for a body that runs on other machines."""
+        return any(self.free.get(kind, 0) > 0 for kind in REMOTE)
+
+    def reserve_remote(self, most: int, own: str = "") -> tuple[tuple[str, int], ...]:
+        """Like `reserve`, where no slot of this machine is free: there is no place for any body that needs one."""
+        self._wanted = True
+        found: list[tuple[str, int]] = [("", 0)]
+        for kind, free in self.free.items():
+            held = 1 if kind == own else 0
+            taken = max(min(free, most - held), 0) if kind in REMOTE else 0
+            self.free[kind] = free - taken
+            found.append((kind, taken + held))
+        return tuple(found)
+
     def held(self, kind: str) -> tuple[tuple[str, int], ...]:
         """Return the place that a command of this kind has, in the form in which it is given back."""
         return ((kind, 1),) if kind in self.limits else ()
@@ -39,6 +56,8 @@ class Places:
         that was passed over may be claimed now."""
         freed = False
         for kind, count in reserved:
+            if kind not in self.limits:
+                continue
             back = count - used.count(kind)
             self.free[kind] += back
             freed = freed or back > 0

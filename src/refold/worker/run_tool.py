@@ -16,7 +16,7 @@ from msgspec import Struct, field, structs
 from refold.core import codec
 from refold.core.faults import fault_from_exception, text_of
 from refold.core.outcomes import SECOND, Cancelled, Failed, Fault, Parked, Succeeded, Suspended, TimedOut
-from refold.errors import OverBound
+from refold.errors import BodyLost, OverBound
 from refold.ports import Clock, Done, Lease, Meanwhile, Parking, Redaction, Say, Tool, ToolCall
 from refold.schemas import QUICK, SHOWN, Misfit, misfits, misfits_text
 from refold.time_limits import Limit, Stopwatch
@@ -217,7 +217,7 @@ async def _run(
             raise
         return Done(Failed(fault_from_exception(error)), started_at)  # the tool has cancelled its own task
     except BaseException as error:  # of any class: a call of `exit()` fails the step, and nothing else
-        if is_ctrl_c(error):
+        if is_ctrl_c(error) or isinstance(error, BodyLost):
             raise
         if isinstance(error, TimeoutError) and limit is not None and limit.expired():
             return Done(TimedOut(command.timeout or 0.0), started_at)

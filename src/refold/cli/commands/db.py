@@ -3,6 +3,7 @@
 import os
 import platform
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -16,6 +17,7 @@ from refold.cli import database, exits, words
 from refold.cli import output as out
 from refold.cli.exits import WrongRows
 from refold.cli.options import db_option, output_option
+from refold.cli.settings import loaded
 from refold.core.outcomes import SECOND
 from refold.errors import InvalidValue, RefoldError
 from refold.ports import RunFilter, Views
@@ -46,7 +48,12 @@ class CheckResult(Struct, frozen=True):
 @db_option
 def doctor(output: str, db: str) -> int:
     """Check versions, clock, disk, permissions and the database."""
-    findings = [*_of_machine(), *(_of_server(db) if is_server(db) else [*_of_folder(db), *_of_file(db)])]
+    ray = loaded().engine.ray
+    findings = [
+        *_of_machine(),
+        *(_of_ray(ray) if ray else ()),
+        *(_of_server(db) if is_server(db) else [*_of_folder(db), *_of_file(db)]),
+    ]
     if output != "table":
         out.print_json([to_builtins(finding) for finding in findings], output)
     else:
@@ -62,6 +69,37 @@ def _of_machine() -> Iterator[CheckResult]:
     yield CheckResult("python", "ok" if good else "error", f"{platform.python_version()} on {platform.system()}")
     year = words.moment(words.now())[:4]
     yield CheckResult("clock", "ok" if year >= "2026" else "error", words.moment(words.now()))
+
+
+LOOK_AT_RAY = """
+import sys
+from refold.executors.ray import join
+ray = join(sys.argv[1])
+alive = [node for node in ray.nodes() if node["Alive"]]
+print(f"{len(alive)} nodes, Ray {ray.__version__}, Python {sys.version.split()[0]}:",
+      ", ".join(f"{name} {amount:g}" for name, amount in sorted(ray.cluster_resources().items())
+                if name in ("CPU", "GPU")))
+"""
+PATIENCE_FOR_RAY = 60.0  # seconds
+
+
+def _of_ray(address: str) -> Iterator[CheckResult]:
+    """In a process of its own: Ray ends a process that it cannot serve. It refuses another Python, and another Ray."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", LOOK_AT_RAY, address],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_FOR_RAY,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        yield CheckResult("ray", "error", f"{address} does not answer")
+        return
+    lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
+    yield CheckResult(
+        "ray", "ok" if done.returncode == 0 else "error", f"{address}: {lines[-1] if lines else 'no answer'}"
+    )
 
 
 def _of_folder(db: str) -> Iterator[CheckResult]:

@@ -54,7 +54,8 @@ class WorkerView(Struct, frozen=True):
 class Reason(Struct, frozen=True, omit_defaults=True):
     """Why a step or a command waits. The kinds, and the fields that each of them has:
 
-    running (worker, until)   slot (worker, until, note: the code it needs)   no_worker (note: as well)
+    running (worker, until, note: what it waits for on a cluster)   slot (worker, until, note: the code it needs)
+    no_worker (note: as well)
     no_code (note: as well, sources: plans of that workflow whose code workers have, places: where, run)
     no_tool (note: which)
     no_queue (note: which)   paused (by, since, note)   backoff (until)

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from refold.tool_api import ToolInfo, ToolKey, ToolProblem
+from refold.tools.cluster_keys import CLUSTER_KEYS, check_cluster
 from refold.tools.key_checks import one_of
 from refold.tools.python.compile import InvalidCode, is_good, prepare, read_from_outside, required_of_main
 
@@ -25,7 +26,8 @@ OFFERED = (
 
 
 def check_python(keys: Mapping[str, Any]) -> Sequence[ToolProblem]:
-    return [*one_of(keys, "code", "script", "entry"), *_code(keys), *_entry(keys), *_libs(keys), *_inline(keys)]
+    checks = (_code, _entry, _libs, _inline, check_cluster)
+    return [*one_of(keys, "code", "script", "entry"), *(problem for check in checks for problem in check(keys))]
 
 
 def _code(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
@@ -136,11 +138,13 @@ PYTHON = ToolInfo(
             name="isolation",
             type="text",
             static=True,
-            choices=("process", "inline"),
+            choices=("process", "inline", "ray"),
             about="`process` (the default) is an interpreter that is already running, and is killed when time is up;"
             " `inline` is faster, for trusted code that ends by itself: async code and code that only computes runs on"
-            " the event loop, other code in a thread",
+            " the event loop, other code in a thread; `ray` is a process on a Ray cluster, for what needs more than"
+            " this machine has",
         ),
+        *CLUSTER_KEYS,
         ToolKey(name="cwd", type="text", about="where it runs, relative to the folder of the run (that folder)"),
         ToolKey(name="env", type="map", about="variables that are added to the environment"),
     ),

@@ -7,9 +7,10 @@ from typing import Any
 from msgspec import structs
 
 from refold.core.outcomes import Succeeded
-from refold.ports import Done, Executor, ToolCall
+from refold.ports import Cluster, Done, Executor, ToolCall
 from refold.tool_api import Arguments, Keys, folder_of, refused, text_of
 from refold.tools.artifact.tool import safe_join
+from refold.tools.cluster_keys import cluster_needs
 from refold.tools.python.body import RESULT, USAGE, CodeCall, may_share_a_loop
 from refold.tools.python.info import PYTHON
 from refold.tools.python.noetl import Overheard
@@ -22,13 +23,20 @@ SCRIPTS = ("", "scripts")  # where a script may be, in the present folder and in
 class PythonTool:
     """Runs Python code; `allowed` are modules and functions that `entry` may name, None means any."""
 
-    def __init__(self, executors: Mapping[str, Executor], allowed: Collection[str] | None = None) -> None:
-        self.executors, self.allowed = executors, allowed
+    def __init__(
+        self,
+        executors: Mapping[str, Executor],
+        allowed: Collection[str] | None = None,
+        cluster: Cluster | None = None,
+    ) -> None:
+        self.executors, self.allowed, self.cluster = executors, allowed, cluster
         self._keys = Keys(PYTHON)
 
     async def __call__(self, call: ToolCall) -> Any:
         given = self._keys.read(call)
         order = self._order(call, given)
+        if given.keys.get("isolation") == "ray":
+            return await self._on_cluster(call, given, order)
         if given.keys.get("isolation", "process") == "process":
             order.cwd = folder_of(call, order.cwd)
             told = {name: value for name, value in structs.asdict(order).items() if value is not None}
@@ -40,6 +48,17 @@ class PythonTool:
             order.overheard, order.say = Overheard(), call.say or _nobody
         body = "run_async" if may_share_a_loop(order) else "run"
         return _done(await self.executors["inline"].run(f"{BODY}:{body}", order, call.say))
+
+    async def _on_cluster(self, call: ToolCall, given: Arguments, order: CodeCall) -> Any:
+        if self.cluster is None:
+            raise refused("this process has no cluster for steps on Ray")
+        if order.cwd is not None:
+            raise refused("`cwd` means nothing on another machine: use `runtime_env: {working_dir: ...}`")
+        if order.script is not None:
+            with open(order.script, encoding="utf-8") as file:
+                order.code, order.script = file.read(), None
+        told = {name: value for name, value in structs.asdict(order).items() if value is not None}
+        return _done(await self.cluster.run(f"{BODY}:run_alone", told, cluster_needs(given.keys), call.say))
 
     def _order(self, call: ToolCall, given: Arguments) -> CodeCall:
         keys = given.keys
