@@ -117,6 +117,8 @@ class Interpreter:
             child = {"n": self.state.get("n0"), **CHILD_ANSWER}
             for key, path in node["gives"].items():
                 self.state = merge(self.state, {key: child.get(path[1])})
+        elif kind == "limit_exceeded":
+            raise Failed(name, "limit_exceeded")
         elif kind != "join":
             self.work(node)
         return self.first(node["ways"], self.outputs.get(name))

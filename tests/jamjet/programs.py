@@ -59,6 +59,7 @@ class _Maker:
         if alone:
             flat += ["model", "gate", "judge", "merge", "flaky", "flaky", "child", "guarded"]
             flat += ["hold"] if self.form != "ir" else []  # the IR cannot say what follows when nothing comes
+            flat += ["limited"]
         deep = ["choice", "fork", "loop"] if depth else []
         return self.rng.choice(flat + deep * 3)
 
@@ -109,13 +110,19 @@ class _Maker:
     def _tool(self, id: str, after: str, depth: int, alone: bool) -> None:
         key = f"t_{id}"
         self.given["answers"][id] = [self.rng.choice([7, {"v": 7}, "seven"])]
-        self.add(id, "tool", [(None, after)], key=key)
+        self.add(id, "tool", [(None, after)], key=key, by=self.by())
         self.uses.add("output_key")
+
+    def by(self) -> str:
+        """Work that somebody else does: all of it is read alike."""
+        by = self.rng.choice(["tool", "mcp_tool", "a2a_task", "agent"])
+        self.uses.add(by)
+        return by
 
     def _mapped(self, id: str, after: str, depth: int, alone: bool) -> None:
         """The result goes to state keys field by field where the form can say that, else to one key."""
         self.given["answers"][id] = [{"one": 1, "two": {"deep": 2}}]
-        self.add(id, "tool", [(None, after)], fields={"one": f"f_{id}", "two": f"g_{id}"})
+        self.add(id, "tool", [(None, after)], fields={"one": f"f_{id}", "two": f"g_{id}"}, by=self.by())
 
     def _merge(self, id: str, after: str, depth: int, alone: bool) -> None:
         """A patch of a map that is there: merged key by key, null deletes."""
@@ -170,9 +177,16 @@ class _Maker:
             self.keys = list(saved)
         node["ways"] = [(None, branch) for branch in branches]
         ends = [each["id"] for each in self.nodes if any(to == join for _, to in each["ways"])]
-        merge = self.rng.choice(["collect", "first"])
-        self.uses.add(f"join {merge}")
+        merge: Any = self.rng.choice(["collect", "first", {"custom": {"function_ref": "app:merge"}}])
+        self.uses.add(f"join {merge if isinstance(merge, str) else 'custom'}")
         self.add(join, "join", [(None, after)], wait_for=ends, merge=merge)
+
+    def _limited(self, id: str, after: str, depth: int, alone: bool) -> None:
+        """A way that ends the run, which is seldom taken."""
+        limit = self.fresh("limit")
+        test = self.test() if self.rng.random() < 0.15 else ("==", ("state", "nowhere"), 1)
+        self.add(id, "condition", [(test, limit), (None, after)])
+        self.add(limit, "limit_exceeded", [(None, "end")])
 
     def _loop(self, id: str, after: str, depth: int, alone: bool) -> None:
         """The work counts; the condition goes back until it has counted far enough."""
@@ -205,7 +219,7 @@ class _Maker:
             self._work(other, after, depth, False)
 
     def _hold(self, id: str, after: str, depth: int, alone: bool) -> None:
-        comes = self.rng.random() < 0.6
+        comes = self.rng.random() < 0.5
         other = self.fresh("work")
         more = {"event": f"event {id}", "timeout": 60, "on_timeout": other}
         if comes:
@@ -362,9 +376,12 @@ def _ir_kind(node: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         case "python_fn":
             return {"type": "python_fn", "module": "app", "function": node["id"], "output_schema": ""}, extra
         case "tool":
-            ref = node.get("ref", node["id"])
-            schema = _key(node)
-            return {"type": "tool", "tool_ref": ref, "input_mapping": {}, "output_schema": schema}, _labels(node)
+            by = node.get("by", "tool")
+            streams = {"stream": False} if by == "a2a_task" else {}
+            kind = {"type": by, **_called(node), "input_mapping": {}, "output_schema": _key(node), **streams}
+            return kind, _labels(node)
+        case "limit_exceeded":
+            return {"type": "limit_exceeded"}, {}
         case "model":
             kind = {"type": "model", "model_ref": "m", "prompt_ref": "p", "output_schema": _key(node)}
             return kind, _labels(node)
@@ -407,6 +424,19 @@ def _ir_kind(node: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     raise AssertionError(node)
 
 
+def _called(node: dict[str, Any]) -> dict[str, Any]:
+    """Whom work that is done elsewhere names."""
+    name = node.get("ref", node["id"])
+    match node.get("by", "tool"):
+        case "mcp_tool":
+            return {"server": "s", "tool": name}
+        case "a2a_task":
+            return {"remote_agent": "r", "skill": name}
+        case "agent":
+            return {"agent_ref": name}
+    return {"tool_ref": name}
+
+
 def _key(node: dict[str, Any]) -> str:
     return str(node.get("key", ""))
 
@@ -435,7 +465,7 @@ def _graph_node(node: dict[str, Any]) -> dict[str, Any]:
         case "python_fn":
             found |= {"module": "app", "function": node["id"]}
         case "tool":
-            found |= {"tool_ref": node.get("ref", node["id"])}
+            found |= {"type": node.get("by", "tool"), **_called(node)}
         case "model":
             found |= {"model": "m", "prompt": "p"}
         case "condition":

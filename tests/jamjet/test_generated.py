@@ -47,4 +47,4 @@ def test_a_graph_ends_as_the_interpreter_says(part: int) -> None:
 def test_each_construct_is_in_many_of_them() -> None:
     uses = Counter(use for seed in range(COUNT) for use in program(seed).uses)
     assert {use: count for use, count in uses.items() if count < LEAST} == {}
-    assert len(uses) >= 45
+    assert len(uses) >= 51

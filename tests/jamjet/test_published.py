@@ -167,3 +167,9 @@ def test_variables_of_the_environment_of_a_server_are_read_in_the_worker_and_are
         [called] = t.calls("a")
     assert called.config["command"] == ["serve", "--for", "Ada"]
     assert called.config["env"] == {"TOKEN": "sesame-open-12345"}
+
+
+def test_the_tries_of_a_node_count_the_classes_that_it_names() -> None:
+    text = graph("a: {tool_ref: f, retry: {max_attempts: 3, delay_ms: 1, retryable_on: [timeout]}}")
+    done = played(text, answers={"a": [{"fail": "timeout"}, {"fail": "odd"}, {}]})
+    assert (done.status, done.tries["a"]) == ("failed", 2)

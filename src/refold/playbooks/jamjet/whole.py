@@ -151,6 +151,22 @@ def read_beside(reading: Reading, section: str, text: str) -> Mapping[str, Given
 
 def read_retry(reading: Reading, node: Node, owner: str) -> Retry:
     given = read_fields(reading, node, RETRY, owner, open=True)
+    jitter = given.value("jitter", False)
+    if not isinstance(jitter, bool | int | float):
+        reading.at(node.nodes["jitter"], "wrong-type", f"`jitter` of {owner} must be true or false")
+        jitter = False
+    return Retry(
+        attempts=given.value("max_attempts", 1),
+        backoff=_backoff(given),
+        delay=given.seconds("initial_delay") or 0.0,
+        max_delay=given.seconds("max_delay"),
+        jitter=0.5 if jitter else 0.0,
+        on=_classes(reading, given, owner),
+    )
+
+
+def _classes(reading: Reading, given: Given, owner: str) -> tuple[str, ...]:
+    """Return the kinds of failures that are worth another try; none: all."""
     kinds: list[str] = []
     classes = given.get("retryable_on")
     for each in classes.nodes if classes is not None else ():
@@ -162,18 +178,7 @@ def read_retry(reading: Reading, node: Node, owner: str) -> Retry:
         else:
             message = f"{owner}: a class is a word, or `{{custom: text}}`, not {kind_of(each.value)}"
             reading.at(each, "bad-value", message)
-    jitter = given.value("jitter", False)
-    if not isinstance(jitter, bool | int | float):
-        reading.at(node.nodes["jitter"], "wrong-type", f"`jitter` of {owner} must be true or false")
-        jitter = False
-    return Retry(
-        attempts=given.value("max_attempts", 1),
-        backoff=_backoff(given),
-        delay=given.seconds("initial_delay") or 0.0,
-        max_delay=given.seconds("max_delay"),
-        jitter=0.5 if jitter else 0.0,
-        on=tuple(dict.fromkeys(kinds)),
-    )
+    return tuple(dict.fromkeys(kinds))
 
 
 def _backoff(given: Given) -> Any:
@@ -192,6 +197,7 @@ def read_short_retry(reading: Reading, node: Node, owner: str) -> Retry:
         delay=(given.seconds("initial_delay") or 0.0) if delay is None else delay / 1000,
         max_delay=given.seconds("max_delay") if longest is None else longest / 1000,
         jitter=0.5 if given.value("jitter") is True else 0.0,
+        on=_classes(reading, given, f"`retry` of {owner}"),
     )
 
 
