@@ -11,6 +11,7 @@ from refold.core.times import stamp
 from refold.errors import NotFound
 from refold.queries.items import find_loop, item_object, rows_of
 from refold.queries.runs import error_object
+from refold.server.moments import Moments
 from refold.server.operations import remove_family
 from refold.server.problems import invalid
 from refold.server.routes import Answer, Call
@@ -66,32 +67,34 @@ async def show_frames(call: Call) -> Answer:
         raise invalid("?limit", f"{query.limit} is not between 1 and {MOST_FRAMES}")
     if query.after < 0:
         raise invalid("?after", f"{query.after} is not the number of a fact")
+    moments = call.service.moments
+    return Answer(await call.service.read(lambda: frames_object(call, moments, row.run, query)))
 
-    def look() -> dict[str, Any]:
-        before, frames = call.service.moments.frames(row.run, query.after, query.limit)
-        shown: list[dict[str, Any]] = []
-        size, order = 0, None if before is None else [each.step for each in before.rows]
-        for frame in frames:
-            number, at, fact = frame.record
-            rows = {each.step: each for each in frame.shown.rows}
-            is_other, order = order != [*rows], [*rows]
-            shown.append(
-                {
-                    "number": number,
-                    "at": stamp(at),
-                    "status": frame.shown.status,
-                    "fact": brief_fact(fact_object(number, at, fact, call.credential)),
-                    "changed": [step_object(rows[step], call, at) for step in frame.changed],
-                    "order": order if is_other else None,  # of all rows, where it is another one than before
-                    "error": shown_error(error_object(frame.shown.error), call.credential),
-                }
-            )
-            size += len(json.encode(shown[-1]))
-            if size > MOST_BYTES:
-                break
-        return {"keyframe": None if before is None else rows_object(before, call), "frames": shown}
 
-    return Answer(await call.service.read(look))
+def frames_object(call: Call, moments: Moments, run: str, query: FramesQuery) -> dict[str, Any]:
+    """Return a keyframe and the frames after it; fewer than asked for if they are large."""
+    before, frames = moments.frames(run, query.after, query.limit)
+    shown: list[dict[str, Any]] = []
+    size, order = 0, None if before is None else [each.step for each in before.rows]
+    for frame in frames:
+        number, at, fact = frame.record
+        rows = {each.step: each for each in frame.shown.rows}
+        is_other, order = order != [*rows], [*rows]
+        shown.append(
+            {
+                "number": number,
+                "at": stamp(at),
+                "status": frame.shown.status,
+                "fact": brief_fact(fact_object(number, at, fact, call.credential)),
+                "changed": [step_object(rows[step], call, at) for step in frame.changed],
+                "order": order if is_other else None,  # of all rows, where it is another one than before
+                "error": shown_error(error_object(frame.shown.error), call.credential),
+            }
+        )
+        size += len(json.encode(shown[-1]))
+        if size > MOST_BYTES:
+            break
+    return {"keyframe": None if before is None else rows_object(before, call), "frames": shown}
 
 
 async def show_fact(call: Call) -> Answer:

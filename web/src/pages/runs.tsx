@@ -42,7 +42,7 @@ export function Runs() {
   const [state, setState] = useState<{ isLoading: boolean; error: Error | null }>({ isLoading: true, error: null });
   const [latest, setLatest] = useState<RunRow[]>([]);
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
-  const [at, setAt] = useState(0);
+  const [at, setAt] = useState(-1); // the row of the keyboard; none before a key is pressed
   const [, redraw] = useReducer((n: number) => n + 1, 0);
   const known = useRef(new Set<string>());
   const summary = useResource(`${key}|summary`, (abort) => get<SummaryShown>(inNamespace("runs:summary"), { ...filter, bins: 60 }, abort), true);
@@ -67,7 +67,7 @@ export function Runs() {
     setState({ isLoading: true, error: null });
     setRows([]);
     setLatest([]);
-    setAt(0);
+    setAt(-1);
     load(false);
     // Rows that are shown change in place; new ones wait, so that nothing jumps.
     const pairs = Object.entries({ ...filter, why: "true", limit: "50" }).map(([name, value]) => `${name}=${encodeURIComponent(value)}`);
@@ -166,7 +166,7 @@ export function Runs() {
             const row = rows[index];
             if (!row) return null;
             return (
-              <a class={`run-row ${index === at ? "cursor" : ""}`} href={runHref(row.id)} tabIndex={-1}>
+              <a class={`run-row ${index === at ? "cursor" : ""} ${row.why ? "has-why" : ""}`} href={runHref(row.id)} tabIndex={-1}>
                 <input class="check" type="checkbox" aria-label={`Select ${row.name || row.id}`} disabled={!may("operate")} checked={selected.has(row.id)} onClick={(event) => { event.stopPropagation(); }} onChange={() => toggle(row.id)} />
                 <Status status={row.status} />
                 <span class="row name"><span class="cut" title={row.name || row.id}>{row.name || row.id.slice(0, 12)}</span>{Object.entries(row.labels ?? {}).slice(0, 2).map(([name, value]) => <span key={name} class="label">{name}:{value}</span>)}</span>

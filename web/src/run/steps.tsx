@@ -239,7 +239,7 @@ function Tries({ tries }: { tries: Try[] }) {
         {tries.length > last.length ? <tr><td class="muted" colSpan={4}>{count(tries.length - last.length)} before</td></tr> : null}
         {last.map((each) => (
           <tr key={each.number}>
-            <td><Status status={each.outcome === "succeeded" ? "completed" : each.outcome === "failed" || each.outcome === "timedout" ? "failed" : each.outcome === "cancelled" ? "cancelled" : "waiting"}>{each.option ? `${each.option} by ${each.by || "nobody"}` : each.outcome === "entered" ? `${count(each.items ?? 0)} items` : (each.outcome ?? "")}</Status></td>
+            <td><Status status={each.outcome === "succeeded" ? "completed" : each.outcome === "failed" || each.outcome === "timedout" ? "failed" : each.outcome === "cancelled" ? "cancelled" : each.option || each.outcome === "entered" ? "completed" : "waiting"}>{each.option ? `${each.option} by ${each.by || "nobody"}` : each.outcome === "entered" ? `${count(each.items ?? 0)} items` : (each.outcome ?? "")}</Status></td>
             <td class="num">{each.seconds !== undefined ? span(each.seconds) : ""}</td>
             <td><Moment at={each.at} /></td>
             <td class="muted cut">{each.run ? <a class="link" href={runHref(each.run)}>run</a> : each.worker}</td>

@@ -25,6 +25,7 @@ function Branch({ name, node, depth, keys, root, isLast }: BranchProps) {
   const children = useMemo(() => (isTree && isOpen ? childrenOf(node) : null), [node, isOpen]);
   const [open, close] = node.kind === "object" ? "{}" : "[]";
   const comma = isLast ? "" : ",";
+  const isEmpty = isTree && /^.\s*.$/.test(node.text);
   const label = name === null ? null : <span class="key">{typeof name === "number" ? `${name}: ` : `${shown(JSON.stringify(name))}: `}</span>;
   const path = pathText(root, keys);
   const picks = (
@@ -35,11 +36,11 @@ function Branch({ name, node, depth, keys, root, isLast }: BranchProps) {
     </>
   );
   const style = { "--depth": String(depth) };
-  if (!isTree) {
+  if (!isTree || isEmpty) {
     const isLong = node.text.length > LONG && !isWhole;
     return (
       <div class="line" style={style}>
-        <span>{label}<span class={node.kind}>{shown(isLong ? node.text.slice(0, LONG) : node.text)}</span>
+        <span>{label}<span class={isEmpty ? "more" : node.kind}>{shown(isLong ? node.text.slice(0, LONG) : node.text)}</span>
           {isLong ? <button type="button" class="btn small quiet" onClick={() => setWhole(true)}>… {count(node.text.length - LONG)} more characters</button> : null}{comma}</span>
         {picks}
       </div>
