@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from msgspec import structs
@@ -128,6 +128,38 @@ def test_runs_are_found_by_the_run_that_started_them_and_by_their_error(store: S
     assert names(views.runs(RunFilter(RUNNING, error="disk"))) == []
     counted = RunFilter(parent="r0"), RunFilter(error="disk"), RunFilter(parent="", error="disk")
     assert [views.count(each) for each in counted] == [(2, False), (1, False), (0, False)]
+
+
+@pytest.mark.parametrize("text", ["full_disk", "100% of it", 'a "quoted" word', "größte Datei", "\\", "É"])
+def test_an_error_is_found_by_any_part_of_its_text(store: Store, text: str) -> None:
+    message = f'No room: FULL_DISK at 100% of it, a "quoted" word, \\ and the Größte Datei É of name {text}'
+    for n, why in enumerate((message, "no room: full-disk at 1000 of it and fullxdisk")):
+        broken = StepFault("one", 1, "unhandled failure", Fault("exit", why))
+        row = Summary(f"r{n}", "w", PLAN_HASH, FAILED, created_at=NOON + n, error=broken)
+        commit(store, row.run, note(), summary=row)
+    assert names(store.views.runs(RunFilter(error=text.lower()))) == ["r0"]
+
+
+def test_several_conditions_that_many_runs_fit_one_by_one_are_checked_together(store: Store) -> None:
+    for n in range(40):
+        workflow, status, team = ("a", "b")[n % 2], (RUNNING, FAILED)[n // 2 % 2], ("x", "y")[n // 4 % 2]
+        row = Summary(f"r{n:02}", workflow, PLAN_HASH, status, created_at=NOON + n, name="n", labels={"team": team})
+        commit(store, row.run, note(), summary=row)
+
+    def found(**more: Any) -> list[str]:
+        wanted, rows, after = RunFilter(**more), list[str](), None
+        while True:
+            part = store.views.runs(wanted, after, 3)
+            rows += names(part)
+            after = part.after
+            if not part.more:
+                return rows
+
+    both = found(workflow="a", status=FAILED)
+    assert both == [f"r{n:02}" for n in range(39, -1, -1) if n % 2 == 0 and n // 2 % 2 == 1]
+    with_label = found(workflow="a", status=FAILED, labels=(("team", "y"),), name="n", parent="")
+    assert with_label == [run for run in both if int(run[1:]) // 4 % 2 == 1]
+    assert found(workflow="a", status=FAILED, labels=(("team", "x"), ("team", "y"))) == []
 
 
 def test_a_side_stream_is_read_from_its_end(store: Store) -> None:

@@ -110,16 +110,36 @@ _RUNS_BY: Final = {
 """The index that finds runs by one thing that was asked for."""
 
 
-def runs_by(what: str, bounds: str) -> str:
-    """The newest runs first, found by an index, within bounds such as `and created_at < ?`."""
+_NEWEST: Final = "order by created_at desc, run desc"
+
+ALSO: Final = {
+    "status": "runs.status = ?",
+    "workflow": "runs.workflow = ?",
+    "name": "runs.name = ?",
+    "key": "runs.key = ?",
+    "parent": "runs.parent = ?",
+    "label": "exists (select 1 from labels also where also.namespace = runs.namespace and also.run = runs.run"
+    " and also.label = ?)",
+    "error": r"cast(summary as text) like ? escape '\'",  # it may be elsewhere in the summary
+}
+"""Conditions on rows that an index has found by something else."""
+
+
+def runs_by(what: str, bounds: str, also: str = "") -> str:
+    """The newest runs first, found by an index, within bounds such as `and created_at < ?`, with further conditions."""
     if what != "label":
-        columns, order = "run, head, status, created_at, summary, seal", "order by created_at desc, run desc"
-        return f"select {columns} from {_RUNS_BY[what]} {bounds} {order} limit ?"
+        columns = "run, head, status, created_at, summary, seal"
+        return f"select {columns} from {_RUNS_BY[what]} {bounds} {also} {_NEWEST} limit ?"
     labelled = f"select namespace, run, created_at from {_RUNS_BY[what]} {bounds}"
     return f"""
         select runs.run, head, status, runs.created_at, summary, seal from ({labelled}) labelled
-        join runs on runs.namespace = labelled.namespace and runs.run = labelled.run
+        join runs on runs.namespace = labelled.namespace and runs.run = labelled.run where true {also}
         order by labelled.created_at desc, labelled.run desc limit ?"""
+
+
+def edge_of_runs_by(what: str, bounds: str) -> str:
+    """The place of the row that comes after so many that an index finds."""
+    return f"select created_at, run from {_RUNS_BY[what]} {bounds} {_NEWEST} limit 1 offset ?"
 
 
 def count_runs_by(what: str, bounds: str) -> str:

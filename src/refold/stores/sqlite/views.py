@@ -1,6 +1,7 @@
 """Reading a file from any thread: connections of its own, no lock of the writer, and only what is committed."""
 
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -97,19 +98,22 @@ class SqliteViews:
 
     def runs(self, wanted: RunFilter = ALL_RUNS, after: RunCursor | None = None, limit: int = 100) -> RunPage:
         ways = _ways(wanted)
-        most = MOST_SCANNED if len(ways) > 1 else min(limit, MOST_SCANNED)
-        what, value = self._shortest(ways, wanted)
+        what, value = way = self._shortest(ways, wanted)
         bounds, moments = _bounds(wanted, after)
-        rows = self._ask(queries.runs_by(what, bounds), *value, *moments, most + 1)
-        page: list[Summary] = []
-        last, more = after, len(rows) > most
-        for row in rows[:most]:
-            if len(page) == limit:
-                more = True
-                break
-            last = (row[3], row[0])
-            page += (each for each in readable_rows(_summary, [row], self.report) if wanted.fits(each))
-        return RunPage(page, last, more)
+        edge: RunCursor | None = None
+        if len(ways) > 1:  # further conditions are checked on a bounded number of rows
+            edges = self._ask(queries.edge_of_runs_by(what, bounds), *value, *moments, MOST_SCANNED - 1)
+            edge = (edges[0][0], edges[0][1]) if edges else None
+        if edge is not None:
+            bounds, moments = f"{bounds} and (created_at, run) >= {_place(edge)}", (*moments, *edge)
+        also, values = _also(wanted, way) if len(ways) > 1 else ("", ())
+        most = min(limit, MOST_SCANNED)
+        rows = self._ask(queries.runs_by(what, bounds, also), *value, *moments, *values, most + 1)
+        found = readable_rows(_summary, rows[:most], self.report)
+        page = [each for each in found if wanted.fits(each)]
+        if len(rows) > most:
+            return RunPage(page, (rows[most - 1][3], rows[most - 1][0]), more=True)
+        return RunPage(page, edge or _last(rows, after), more=edge is not None)
 
     def called(self, text: str, status: str | None = None, limit: int = 100) -> Sequence[Summary]:
         return readable_rows(_summary, self._ask(queries.RUNS_CALLED, status, text, limit), self.report)
@@ -367,6 +371,8 @@ def examine(file: File, thorough: bool = False) -> Health:
     )
 
 
+PLAIN_COLUMNS = ("status", "workflow", "name", "key", "parent")
+PLAIN = re.compile(r"[a-z0-9 _.,:;()/=-]+")
 Way = tuple[str, tuple[str, ...]]
 """An index that finds runs, and the value to look for."""
 
@@ -376,19 +382,45 @@ def _ways(wanted: RunFilter) -> list[Way]:
     values = (
         ("key", wanted.key),
         ("name", wanted.name),
-        *(("label", label_text(*label)) for label in wanted.labels),
-        ("status", wanted.status),
+        ("status", wanted.status or (FAILED if wanted.error else None)),
         ("workflow", wanted.workflow),
+        *(("label", label_text(*label)) for label in wanted.labels),
     )
     ways: list[Way] = [(what, (value,)) for what, value in values if value]
     if wanted.parent is not None:
-        ways.append(("parent", (wanted.parent,)))
-    if wanted.error and wanted.status is None:
-        ways.append(("status", (FAILED,)))
+        ways.append(("parent", (wanted.parent,)))  # last: most runs have no parent
     is_all = all(value is None or value for _, value in values)  # what is empty is in no index
     is_all = is_all and not wanted.error  # nor is this
     age: Way = ("age", ())
     return (ways or [age]) if is_all else [*(ways or [age]), age]  # of several ways, the rows are compared
+
+
+def _also(wanted: RunFilter, way: Way) -> tuple[str, Values]:
+    """Return the conditions that the index of a way does not check, and their values. What they let through is checked
+    again, and nothing that fits is left out."""
+    conditions = [
+        *(
+            (what, value)
+            for what in ("status", "workflow", "name", "key", "parent")
+            if (value := getattr(wanted, what))
+        ),
+        *(("label", label_text(*label)) for label in wanted.labels),
+        *((("status", FAILED), ("error", part)) if wanted.error and (part := _searched(wanted.error)) else ()),
+        *((("parent", ""),) if wanted.parent == "" else ()),
+    ]
+    left = [(what, value) for what, value in conditions if way != (what, (value,))]
+    return "".join(f" and {queries.ALSO[what]}" for what, _ in left), tuple(value for _, value in left)
+
+
+def _searched(text: str) -> str:
+    """Return a pattern for the longest part of a text that summaries hold as it is, apart from capitals; empty: there
+    is no such part."""
+    part = max(PLAIN.findall(text.lower()), key=len, default="")
+    return f"%{part.replace('_', chr(92) + '_')}%" if part else ""
+
+
+def _last(rows: Sequence[Values], after: RunCursor | None) -> RunCursor | None:
+    return (rows[-1][3], rows[-1][0]) if rows else after
 
 
 def _bounds(wanted: RunFilter, after: RunCursor | None = None) -> tuple[str, Values]:
