@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from refold.errors import RunFailed
+from refold.errors import NotFound, RunFailed
+from refold.playbooks.bindings import Bindings
+from refold.playbooks.problems import InvalidPlaybook
 from refold.testing import engine
 from tests.cli.in_process import command, here
-from tests.jamjet.house import play, read_text
+from tests.jamjet.house import LLM, play, read_text
 from tests.jamjet.test_defects import FN, graph, played, problems
 from tests.tools.web import Asked, Site, says, served
 
@@ -173,3 +175,34 @@ def test_the_tries_of_a_node_count_the_classes_that_it_names() -> None:
     text = graph("a: {tool_ref: f, retry: {max_attempts: 3, delay_ms: 1, retryable_on: [timeout]}}")
     done = played(text, answers={"a": [{"fail": "timeout"}, {"fail": "odd"}, {}]})
     assert (done.status, done.tries["a"]) == ("failed", 2)
+
+
+LIMITS = "{max_iterations: 1, max_cost_usd: 1, timeout_seconds: 9}"
+AGENTS = f"""\
+defaults: {{model: m, limits: {LIMITS}}}
+agents:
+  scout: {{strategy: react, goal: look}}
+  writer: {{strategy: critic, goal: write}}
+"""
+
+
+def test_the_agents_of_a_file_beside_are_known() -> None:
+    files = {"agents.yaml": AGENTS.encode()}
+
+    def load(file: str) -> bytes:
+        if file not in files:
+            raise NotFound(file)
+        return files[file]
+
+    text = graph(
+        "a: {type: agent, agent_ref: scout, output_key: s, next: b}\nb: {type: agent, agent: writer, output_key: w}"
+    )
+    done = play(read_text(text, load=load), {}, {"answers": {"__finalize__": ["the end"]}})
+    assert (done.visits, done.result["s"]["result"], done.result["w"]["result"]) == (["a", "b"], "the end", "the end")
+    assert "__draft_output__" in done.result["w"] and "__think_0_output__" in done.result["s"]
+    with pytest.raises(InvalidPlaybook) as refused:
+        read_text(graph("a: {type: agent, agent_ref: nobody}"), Bindings(models={"*": LLM}), load=load)
+    assert [(each.code, each.place) for each in refused.value.problems] == [("unknown-agent", (3, 31))]
+    files["agents.yaml"] = b"agents: {scout: {strategy: react}}"
+    with pytest.raises(InvalidPlaybook, match=r"agents\.yaml:1:17"):
+        read_text(graph("a: {type: agent, agent_ref: scout}"), load=load)

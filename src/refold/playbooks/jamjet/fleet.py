@@ -21,11 +21,12 @@ CODES = {
     "agent": ("unknown-agent", "agent"),
     "workflow": ("unknown-agent", "workflow"),
 }
-FILE_OF_AGENTS = "agents.yaml"
+SUFFIXES = (".yaml", ".yml", ".json")
+FILE_OF_AGENTS = "agents"
 
 
 class FilesBeside:
-    """Children in files next to this one, by their names."""
+    """Children in files next to this one, by their names, and the units of `agents.yaml`."""
 
     def __init__(self, reading: Reading) -> None:
         self.reading = reading
@@ -33,7 +34,11 @@ class FilesBeside:
         self._versions: dict[str, str] = {}
 
     def unit(self, node: Node, name: str, what: str) -> Work | None:
-        file = self._reader.named(name, (".yaml", ".yml", ".json"))
+        found = self._of_agents(node, name) if what == "agent" else None
+        return found if found is not None else self._of_file(node, name)
+
+    def _of_file(self, node: Node, name: str) -> Work | None:
+        file = self._reader.named(name, SUFFIXES)
         if not self._reader.is_readable(file):
             return None
         if self._reader.is_itself(file):
@@ -43,6 +48,23 @@ class FilesBeside:
             return Child()
         self._versions[name] = str(self._reader.playbooks[found[0]].metadata.get("version", ""))
         return Child(plan=plan_hash(found[1]))
+
+    def _of_agents(self, node: Node, name: str) -> Work | None:
+        """Return the agent of this name in the file that has all of them."""
+        file = self._reader.named(FILE_OF_AGENTS, SUFFIXES)
+        if not self._reader.is_readable(file) or self._reader.is_itself(file):
+            return None
+        found = self._reader.child(self.reading, node, file)
+        if found is None:
+            return Child()
+        there, plan = found
+        if plan.name != name:
+            other = self._reader.playbooks.get(f"{there}#{name}")
+            if other is None:
+                return None
+            plan = other.plan
+        self._versions[name] = str(self._reader.playbooks[there].metadata.get("version", ""))
+        return Child(plan=plan_hash(plan))
 
     def version(self, name: str) -> str:
         return self._versions.get(name, "")
