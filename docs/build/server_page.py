@@ -39,6 +39,12 @@ This page is printed from the table of routes, by `python -m docs.build.server_p
   changed.
 - Values above 64 KiB come as `{"ref": …}` with their size and beginning; smaller ones as `{"value": …}`, and with
   `values=text` as JSON text, in which no number is rounded.
+- Every POST takes `Idempotency-Key`: the same request again gets the same answer for 24 hours, with
+  `Idempotent-Replayed: true`; another request with that key is 422. Answers above 1 KB are compressed for clients that
+  send `Accept-Encoding: gzip`.
+- Many runs at once are an operation: `POST N/operations` counts and pins what it would act on, and says what cannot be
+  done; `…/go` acts on exactly these, at a rate, and has an outcome for each. What is not begun expires after 10
+  minutes.
 - Bodies have at most 1 MiB, definitions 256 KiB, batches 8 MiB.
 
 ## Roles

@@ -123,6 +123,7 @@ async def test_another_server_goes_on_with_what_a_dead_one_has_left(
 
     assert found[0].state == "counted"
     await left_by(now + LEASE * 100)
+    server.service.operations._wake.set()
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(until(client, made["id"], "done"), 0.5)
     await left_by(now)

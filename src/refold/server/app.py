@@ -3,6 +3,7 @@
 It denies what it does not know. Nothing is parsed before the credential was checked.
 """
 
+import gzip
 import ipaddress
 import secrets
 import time
@@ -19,6 +20,7 @@ from refold.logs import ERROR, INFO, event, logger
 from refold.server.access import PERMISSIONS, Credential, Deed
 from refold.server.page_files import HEADERS
 from refold.server.problems import HttpProblem, forbidden, not_found, of_error, too_large, unauthenticated
+from refold.server.repeats import Answered
 from refold.server.requests import check_content, check_message, read_body, read_json, read_query
 from refold.server.routes import Answer, Call, Found, Route
 from refold.server.service import Service
@@ -32,6 +34,7 @@ NOBODY = Credential("", "", "", frozenset(), frozenset())
 CHANGES = ("POST", "PUT", "DELETE")
 
 
+PLAIN_BELOW = 1024  # bytes of answers that are not compressed
 LONGEST_TARGET = 300  # characters
 
 
@@ -89,7 +92,7 @@ class App:
         )
         await self._note(request, found, answer, caller, trace_id)
         closes = answer.status >= 400 and carries_body(request)
-        await _response(answer, trace_id, closes)(scope, receive, send)
+        await _response(answer, trace_id, closes, takes_gzip(request, found))(scope, receive, send)
         return None
 
     async def _note(self, request: Request, found: Found, answer: Answer, caller: "Caller", trace_id: str) -> None:
@@ -143,7 +146,19 @@ class App:
             address,
             session,
         )
-        return await route.handler(call)
+        key = headers.get("idempotency-key", "")
+        if not key or not route.is_repeatable or self.service.repeats is None:
+            return await route.handler(call)
+        sent = json.encode([request.method, request.url.path, body])
+
+        async def work() -> Answered:
+            answer = await route.handler(call)
+            data = answer.raw if answer.raw is not None else json.encode(answer.body)
+            return Answered(answer.status, dict(answer.headers), data if answer.status != 204 else b"")
+
+        answered, is_repeated = await self.service.repeats.once(credential.id, key, sent, work)
+        more = {"idempotent-replayed": "true"} if is_repeated else {}
+        return Answer(status=answered.status, headers={**answered.headers, **more}, raw=answered.body)
 
     def _check_host(self, headers: Mapping[str, str]) -> None:
         if headers.get("host", "").lower() not in self.hosts:
@@ -259,7 +274,7 @@ def carries_body(request: Request) -> bool:
     return "transfer-encoding" in request.headers or request.headers.get("content-length", "0") != "0"
 
 
-def _response(answer: Answer, trace_id: str, closes: bool) -> Response:
+def _response(answer: Answer, trace_id: str, closes: bool, gzips: bool) -> Response:
     headers = {"cache-control": "no-store", **HEADERS, "x-request-id": trace_id, **answer.headers}
     if closes:
         headers["connection"] = "close"
@@ -269,7 +284,18 @@ def _response(answer: Answer, trace_id: str, closes: bool) -> Response:
     if answer.status in (204, 304):
         return Response(status_code=answer.status, headers=headers)
     data = answer.raw if answer.raw is not None else json.encode(answer.body)
+    if gzips and len(data) > PLAIN_BELOW and "content-encoding" not in headers:
+        data = gzip.compress(data, compresslevel=1)
+        headers |= {"content-encoding": "gzip", "vary": "accept-encoding"}
     return Response(data, answer.status, {**headers, "content-type": answer.media})
+
+
+def takes_gzip(request: Request, found: Found) -> bool:
+    """Whether the client has asked for a compressed answer. What workers exchange is small or is compressed already."""
+    if found.route is not None and found.route.need == "work":
+        return False
+    parts = (each.partition(";") for each in request.headers.get("accept-encoding", "").split(","))
+    return any(name.strip() == "gzip" and "q=0" not in more.replace(" ", "").split(";") for name, _, more in parts)
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:

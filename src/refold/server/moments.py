@@ -104,3 +104,6 @@ class Moments:
         while self._size > MOST_BYTES and len(self._keyframes) > 1:
             _, gone = self._keyframes.popitem(last=False)
             self._size -= sum(map(len, gone.values()))
+        if self._size > MOST_BYTES:  # of a single run every second one stays
+            for number in sorted(kept)[::2]:
+                self._size -= len(kept.pop(number))

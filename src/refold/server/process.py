@@ -28,6 +28,7 @@ from refold.server.cursors import Cursors
 from refold.server.desk import DeskParts, RemoteDesk
 from refold.server.documents import Documents, LocalDocuments, StoredDocuments
 from refold.server.operations import Operations
+from refold.server.repeats import Repeats
 from refold.server.service import Readers, ServerOptions, Service, ServiceParts
 from refold.telemetry.metrics import Metrics
 from refold.wire import TicketOffice
@@ -76,8 +77,9 @@ async def open_service(
     changes = Changes(kept.views, read)
     private = documents if kept.keeps_tokens else LocalDocuments()
     key = await _cursor_key(private)
-    operations = None
+    operations, repeats = None, None
     if kept.engine is not None:
+        repeats = Repeats(documents, kept.views.now)
         operations = Operations(documents, read, kept.views, kept.engine)
     service = Service(
         ServiceParts(
@@ -93,6 +95,7 @@ async def open_service(
             metrics=Metrics(kept.views, __version__),
             note=None if audit is None else audit.note,
             operations=operations,
+            repeats=repeats,
             is_ready=lambda: _why_not_ready(kept),
             desk=_desk_of(kept, read, documents, key),
         )
@@ -157,6 +160,8 @@ async def _tidy(service: Service, audit: AuditLog | None, operations: Operations
                 await service.desk.tidy()
             if operations is not None:
                 await operations.tidy()
+            if service.repeats is not None:
+                await service.repeats.tidy()
         except RefoldError as error:
             event(log, WARNING, "sessions and audit rows that have ended could not be removed", why=str(error))
 

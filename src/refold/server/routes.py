@@ -75,7 +75,13 @@ class Route(Struct, frozen=True):
     is_download: bool = False  # a browser may follow a link to it: it changes nothing
     media: str = "application/json"  # of the answer
     takes: Literal["json", "message", "bytes"] = "json"  # what the body is: bytes are read as they come
+    keeps_answer: bool = True  # False: it sees to repeated requests itself, or its answer is a secret
     is_audited: bool = True  # False: a program calls it all the time, and only a refusal is worth a row
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether a request with an `Idempotency-Key` that comes again gets the answer of the first one."""
+        return self.method == "POST" and self.keeps_answer and self.need not in ("open", "ticket", "work")
 
     @property
     def name(self) -> str:

@@ -27,6 +27,7 @@ from refold.telemetry.metrics import Metrics
 if TYPE_CHECKING:
     from refold.server.desk import RemoteDesk
     from refold.server.operations import Operations
+    from refold.server.repeats import Repeats
 
 T = TypeVar("T")
 Note = Callable[[Deed], Awaitable[None]]
@@ -72,6 +73,7 @@ class ServiceParts(Struct, frozen=True):
     metrics: Metrics
     note: Note | None  # adds a row to the audit log; None: a server that only reads changes nothing
     operations: "Operations | None"  # None: a server that only reads
+    repeats: "Repeats | None"  # None: a server that only reads
     is_ready: Callable[[], str]  # why the server is not ready; empty: it is
     desk: "Callable[[asyncio.Event], RemoteDesk] | None" = None  # makes the desk of remote workers; None: there is none
 
@@ -83,7 +85,7 @@ class Service:
         self.options, self.views, self.read, self.version = parts.options, parts.views, parts.read, parts.version
         self.credentials, self.cursors, self.catalogue = parts.credentials, parts.cursors, parts.catalogue
         self.changes, self.is_ready, self.metrics = parts.changes, parts.is_ready, parts.metrics
-        self.note = parts.note
+        self.note, self.repeats = parts.note, parts.repeats
         self._engine, self._operations = parts.engine, parts.operations
         self.moments = Moments(parts.views)
         self.stopping = asyncio.Event()  # set when the server ends: streams say goodbye
