@@ -106,6 +106,7 @@ class Counted(Struct):
 
     lock: asyncio.Lock
     n: int = 0
+    pending: bytes | None = None  # the next lines, of which it is not known whether the server has them
 
 
 class RemoteDesk:
@@ -221,9 +222,26 @@ class RemoteDesk:
     async def publish(self, lease: Lease, lines: Sequence[Any]) -> None:
         counted = self._counted(place(lease))
         async with counted.lock:
-            data = await self._payload(lease.run, json.encode(list(lines)))
-            published = await self._call("publish", PublishBody(ticket(lease), counted.n, data), Published)
-            counted.n = published.n
+            data = json.encode(list(lines))
+            if counted.pending is not None:
+                is_again = counted.pending == data
+                await self._publish(lease, counted, counted.pending)
+                if is_again:
+                    return
+            await self._publish(lease, counted, data)
+
+    async def _publish(self, lease: Lease, counted: Counted, data: bytes) -> None:
+        """Publish lines. If the server does not answer they stay pending: they must come before all others."""
+        counted.pending = data
+        try:
+            sent = await self._payload(lease.run, data)
+            published = await self._call("publish", PublishBody(ticket(lease), counted.n, sent), Published)
+        except Unavailable:
+            raise
+        except RefoldError:
+            counted.pending = None
+            raise
+        counted.n, counted.pending = published.n, None
 
     async def recall(self, lease: Lease) -> Memory:
         found = await self._call("memory", TicketBody(ticket(lease)), Remembered)

@@ -50,12 +50,10 @@ KEPT_FOR = 3600 * SECOND  # what a worker has sent and not used
 
 
 class PublishedLines(Struct, frozen=True):
-    """How many lines were published under a lease, and the last of them."""
+    """How many lines were published under a lease."""
 
     generation: int
     n: int
-    start: int
-    digest: bytes
 
 
 class Claimed(Struct, frozen=True):
@@ -227,19 +225,18 @@ class RemoteDesk:
         await self.advance(lambda: self.store.enrol(session.can(0.0)))
         await self.sessions.end(session)
 
-    def publish(self, lease: Lease, start: int, lines: Sequence[Any], digest: bytes) -> int:
-        """Append lines, if they are not the last ones already; return how many there are. Raises LeaseLost."""
+    def publish(self, lease: Lease, start: int, lines: Sequence[Any]) -> int:
+        """Append the lines behind the first `start` ones, if they are not there already: a request may come twice, and
+        much later. Return how many there are. Raises LeaseLost."""
         id = f"{lease.run}/{lease.command.id}"
         with self.store.turn([lease.run]) as turn:
             found = turn.document(LINES, id)
-            known = PublishedLines(0, 0, 0, b"") if found is None else json.decode(found.data, type=PublishedLines)
-            if known.generation != lease.generation:
-                known = PublishedLines(lease.generation, 0, 0, b"")
-            if (known.start, known.digest) == (start, digest):
+            known = PublishedLines(0, 0) if found is None else json.decode(found.data, type=PublishedLines)
+            if known.generation == lease.generation and start < known.n:
                 return known.n
             if not turn.publish(lease, lines):
                 raise LeaseLost(f"{lease.command.id} of run {lease.run} is no longer held")
-            now = PublishedLines(lease.generation, known.n + len(lines), start, digest)
+            now = PublishedLines(lease.generation, start + len(lines))
             version = 0 if found is None else found.version
             turn.put_document(LINES, id, json.encode(now), version, turn.now + KEPT_FOR)
             return now.n

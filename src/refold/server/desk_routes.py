@@ -184,8 +184,7 @@ async def publish(call: Call) -> Answer:
         ticket = desk.ticket(session, body.ticket)
         data = await desk.payload(session, ticket.run, body.lines)
         lines: list[Any] = from_json(data, list[Any], "lines")
-        digest = hashlib.sha256(data).hexdigest().encode()
-        return _reply(Published(await desk.advance(lambda: desk.publish(ticket.lease(), body.n, lines, digest))))
+        return _reply(Published(await desk.advance(lambda: desk.publish(ticket.lease(), body.n, lines))))
 
     return await _once(call, append)
 
