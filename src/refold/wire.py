@@ -51,6 +51,7 @@ class Hello(Struct, frozen=True):
     slots: int
     release: str
     queues: tuple[str, ...] | None = None  # None: all
+    number: int = 1  # grows with every hello of a worker: one that comes late changes nothing
 
 
 class Welcome(Struct, frozen=True):

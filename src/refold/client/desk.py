@@ -131,8 +131,7 @@ class RemoteDesk:
         self._connection: Connection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tools: frozenset[str] = frozenset()
-        self._session = ""
-        self._greeting: asyncio.Lock | None = None
+        self._session, self._hellos = "", 0
         self._held: dict[Place, RemoteLease] = {}  # given to the worker and not finished
         self._seen: OrderedDict[Place, None] = OrderedDict()  # given to the worker at any time
         self._ready: list[RemoteLease] = []  # brought by the poll, for the next claim
@@ -144,7 +143,7 @@ class RemoteDesk:
     async def open(self, tools: Collection[str]) -> Welcome:
         """Say hello. Everything else comes after it, on this event loop or on that of the heartbeat."""
         self._loop = asyncio.get_running_loop()
-        self._connection, self._greeting = self._connect(), asyncio.Lock()
+        self._connection = self._connect()
         self.failed = self._loop.create_future()
         self._tools = frozenset(tools)
         return await self._hello(self._connection)
@@ -470,7 +469,8 @@ class RemoteDesk:
 
     async def _hello(self, connection: Connection) -> Welcome:
         queues = None if self.queues is None else tuple(self.queues)
-        hello = Hello(self.worker, PROTOCOLS, tuple(sorted(self._tools)), self.slots, __version__, queues)
+        self._hellos += 1
+        hello = Hello(self.worker, PROTOCOLS, tuple(sorted(self._tools)), self.slots, __version__, queues, self._hellos)
         headers = {SESSION: self._session, CALL: os.urandom(16).hex(), "content-type": MEDIA}
         reply = await connection.repeated("POST", f"{DESK}/hello", encoded(hello), headers=headers)
         if not reply.is_good:

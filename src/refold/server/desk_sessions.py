@@ -32,6 +32,7 @@ class DeskSession(Struct, frozen=True, omit_defaults=True):
     slots: int
     release: str
     seen_at: Instant
+    number: int = 1  # of the hello
     stop: bool = False  # it was asked to end
 
     def can(self, alive_for: float, full: Sequence[str] = ()) -> Abilities:
@@ -62,6 +63,7 @@ class DeskSessions:
             hello.slots,
             hello.release[:LONGEST_NAME],
             now,
+            hello.number,
         )
         while True:
             found = await self._documents.get(KIND, name)
@@ -69,6 +71,8 @@ class DeskSessions:
             if known is not None and known.token != credential.id and known.seen_at > now - SESSION_FOR:
                 raise HttpProblem(409, "name_taken", "The name is taken", "another worker has this name: take another")
             if known is not None and known.token == credential.id:
+                if known.number >= hello.number:
+                    return known  # it was answered, or comes late
                 is_same = session_name(known) == current
                 made = structs.replace(made, id=known.id if is_same else made.id, stop=known.stop and is_same)
             try:
