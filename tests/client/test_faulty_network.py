@@ -47,6 +47,10 @@ def chain(steps: int, items: int) -> Plan:
     return Plan(name="chain", steps=(*plain, each))
 
 
+def same(n: int) -> int:
+    return n
+
+
 class Shown(Event):
     n: int
 
@@ -55,7 +59,7 @@ class Shown(Event):
 async def talkative(ctx: Context, n: int) -> int:
     total = 0
     for i in range(n):
-        total += await ctx.call(lambda i=i: i)
+        total += await ctx.call(same, i)
         await ctx.publish(Shown(n=i))
     return total
 
