@@ -76,13 +76,10 @@ def _call_id(call: Call) -> str:
 
 
 async def _once(call: Call, work: Callable[[Remembering], Awaitable[Reply]]) -> Answer:
-    """Make a call once, and give a repetition the same answer. Errors say what the worker has to do."""
+    """Make a call once, and give a repetition the same answer."""
     session = call.headers.get(SESSION, "")
     body = call.route.path.encode() + b"\0" + session.encode() + b"\0" + call.content
-    try:
-        reply = await call.service.desk.answers.once((call.credential.id, _call_id(call)), body, work)
-    except LeaseLost as lost:
-        raise HttpProblem(409, "lost", "The lease is lost", str(lost)) from None
+    reply = await call.service.desk.answers.once((call.credential.id, _call_id(call)), body, work)
     return Answer(raw=reply.data, status=reply.status, media=MEDIA)
 
 
@@ -237,8 +234,7 @@ async def memory(call: Call) -> Answer:
     ticket = desk.ticket(session, body.ticket)
     held = await desk.desk.leases_of(session.worker)
     if not any(place(each) == ticket.place for each in held):
-        why = f"{ticket.command} of run {ticket.run} is no longer held"
-        raise HttpProblem(409, "lost", "The lease is lost", why)
+        raise LeaseLost(f"{ticket.command} of run {ticket.run} is no longer held")
     return _message(Remembered(json.encode(await desk.desk.recall(ticket.lease()))))
 
 

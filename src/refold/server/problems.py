@@ -96,7 +96,9 @@ def of_error(error: errors.RefoldError) -> HttpProblem:
             return HttpProblem(409, "cannot_migrate", "The run cannot follow this plan", text, listed)
         case errors.KeyTaken():
             return HttpProblem(409, "key_taken", "The key belongs to another run", text)
-        case errors.Conflict() | errors.LeaseLost():
+        case errors.LeaseLost():
+            return HttpProblem(409, "lost", "The lease is lost", text)
+        case errors.Conflict():
             return HttpProblem(409, "conflict", "The state does not allow this", text)
         case errors.RequestRefused():
             return HttpProblem(409, "request_refused", "The run refused the request", text)
