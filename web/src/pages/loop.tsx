@@ -184,7 +184,7 @@ function GroupList({ groups, q }: { groups: Groups; q: string }) {
     <div class="groups" role="group" aria-label="Failures by reason">
       {shown.map((each) => (
         <button key={each.fingerprint} type="button" class="group-row" title={each.message} aria-pressed={q !== "" && (each.message ?? "").includes(q)} onClick={() => choose({ state: "failed", q: searchable(each.message ?? each.kind), item: null })}>
-          <span class="num tone-failed said">{count(each.count)}</span><b>{each.kind}</b><span class="cut soft">{each.message}</span><span class="muted">items {each.items.join(", ")}{each.count > each.items.length ? " …" : ""}</span>
+          <span class="num tone-failed said">{count(each.count)}</span><span class="cut">{each.kind === "error" ? null : <b>{each.kind} </b>}<span class="soft">{each.message ?? each.kind}</span></span><span class="muted">items {each.items.join(", ")}{each.count > each.items.length ? " …" : ""}</span>
         </button>
       ))}
       {groups.items.length > shown.length ? <button type="button" class="mini" onClick={() => setWhole(true)}>{count(groups.items.length - shown.length)} more reasons</button> : null}
@@ -281,6 +281,7 @@ function Items({ run, step, version, strip, selected, onSelect }: { run: string;
     { keys: "/", about: "filter", do: () => field.current?.focus() },
   ]);
   const isFiltered = Boolean(state || q || from);
+  const reveal = useMemo(() => (!isFiltered && chosen >= 0 ? { index: chosen } : null), [isFiltered, chosen, number === 0]);
   return (
     <div class="col split-main" onKeyDown={(event) => {
       if ((event.ctrlKey || event.metaKey) && event.key === "f" && document.activeElement !== field.current) {
@@ -301,13 +302,13 @@ function Items({ run, step, version, strip, selected, onSelect }: { run: string;
       {number ? (
         <>
           <div class="head-gutter"><div class="item-row head" aria-hidden="true"><span /><span class="num">number</span><span>status</span><span>key</span><span class="num">tries</span><span>value</span><span>result or error</span></div></div>
-          <VirtualList className="items-list" label="Items" count={number} rowHeight={28} onRange={ranged} row={(index) => {
+          <VirtualList className="items-list" label="Items" count={number} rowHeight={28} reveal={reveal} onRange={ranged} row={(index) => {
             const each = itemAt(index);
             if (!each) return <div class="item-row muted"><span /><span class="num">…</span></div>;
             return (
-              <div class={`item-row ${each.item === chosen ? "chosen" : ""}`} role="button" tabIndex={-1} onClick={() => choose({ item: each.item === chosen ? null : each.item }, true)}>
+              <div class={`item-row ${each.item === chosen ? "chosen" : ""}`} onClick={() => choose({ item: each.item === chosen ? null : each.item }, true)}>
                 <input type="checkbox" aria-label={`Select item ${each.item}`} checked={selected.has(each.item)} onClick={(event) => event.stopPropagation()} onChange={() => toggle(each.item)} />
-                <span class="num">{count(each.item)}</span><Status status={each.status} /><span class="cut">{each.key}</span><span class="num">{each.tries > 1 ? each.tries : ""}</span>
+                <button type="button" class="plain-button num" aria-label={`Item ${each.item}`} aria-pressed={each.item === chosen}>{count(each.item)}</button><Status status={each.status} /><span class="cut">{each.key}</span><span class="num">{each.tries > 1 ? each.tries : ""}</span>
                 <span class="cut mono soft">{short(each.value)}</span>
                 <span class="cut mono">{each.error ? <span class="tone-failed said">{q ? <Marked text={faultText(each.error)} mark={q} /> : faultText(each.error)}</span> : each.run ? <a class="link" href={runHref(each.run)} onClick={(event) => event.stopPropagation()}>its run</a> : short(each.result)}</span>
               </div>

@@ -1,8 +1,8 @@
 // What can be done with a run, as buttons, in the palette, and as commands to copy.
-import { useState } from "preact/hooks";
-import { ask, link, may, post, Problem, runPath } from "../api/client";
+import { useEffect, useState } from "preact/hooks";
+import { ask, get, link, may, post, Problem, runPath } from "../api/client";
 import type { RunHead } from "../api/types";
-import { Button, closeDialog, CommandLine, copy, Dialog, notify, quoted } from "../ui/parts";
+import { Button, bytes, closeDialog, CommandLine, copy, Dialog, notify, quoted } from "../ui/parts";
 import { Icon } from "../ui/icons";
 import type { RunModel } from "./model";
 
@@ -50,7 +50,11 @@ function obstacle(action: RunAction, head: RunHead, isPast: boolean): string {
 export function RunActions({ model }: { model: RunModel }) {
   const [open, setOpen] = useState<RunAction | null>(null);
   const [isMenu, setMenu] = useState(false);
+  const [size, setSize] = useState("");
   const head = model.head.value;
+  useEffect(() => {
+    if (isMenu && may("values")) get<{ bytes: number }>(runPath(model.id, "export"), { as: "size" }).then((found) => setSize(bytes(found.bytes)), () => setSize(""));
+  }, [isMenu]);
   if (!head) return null;
   const isPast = model.at.value !== null;
   const isOver = OVER.has(head.status);
@@ -79,6 +83,7 @@ export function RunActions({ model }: { model: RunModel }) {
               <hr />
               <button type="button" role="menuitem" onClick={() => { close(); void copy(head.id, "id copied"); }}>Copy the id</button>
               <a role="menuitem" href={link(runPath(head.id, "export"))} download aria-disabled={may("values") ? undefined : "true"} onClick={close}>Download as a file</a>
+              <a role="menuitem" href={link(runPath(head.id, "export"), { as: "html" })} download aria-disabled={may("values") ? undefined : "true"} onClick={close}>Download as a page<span class="muted">{size}</span></a>
             </div>
           </>
         ) : null}

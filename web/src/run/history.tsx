@@ -116,8 +116,8 @@ export function History({ model }: { model: RunModel }) {
             const before = factAt(index - 1);
             const isTurn = before?.at !== each.at;
             return (
-              <div class={`fact-row ${isTurn ? "turn" : ""} ${each.number === chosen ? "chosen" : ""} ${each.number === at ? "changed" : ""}`} role="button" tabIndex={-1} onClick={() => choose({ fact: each.number === chosen ? null : each.number }, true)}>
-                <span class="nr">{each.number}</span>
+              <div class={`fact-row ${isTurn ? "turn" : ""} ${each.number === chosen ? "chosen" : ""} ${each.number === at ? "changed" : ""}`} onClick={() => choose({ fact: each.number === chosen ? null : each.number }, true)}>
+                <button type="button" class="plain-button nr" aria-label={`Fact ${each.number}`} aria-pressed={each.number === chosen}>{each.number}</button>
                 <span class="when">{isTurn ? <Moment at={each.at} /> : null}</span>
                 <span class={`kind k-${each.type}`}>{each.type.replaceAll("_", " ")}</span>
                 <span class="cut">{fq ? <Marked text={each.text ?? each.step ?? ""} mark={fq} /> : (each.text ?? each.step ?? "")}</span>

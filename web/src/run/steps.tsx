@@ -103,11 +103,10 @@ function StepLine({ row, isChosen, isChanged, isOpen, onToggle, run }: { row: St
   const isLoop = row.count > 0 || row.more;
   const hasChild = row.reason?.kind === "child" || isLoop;
   return (
-    <div class={`step-row ${isChosen ? "chosen" : ""} ${isChanged ? "changed" : ""} is-${row.status}`} role="button" tabIndex={-1} aria-pressed={isChosen}
-      onClick={() => choose({ step: isChosen ? null : row.step })}>
+    <div class={`step-row ${isChosen ? "chosen" : ""} ${isChanged ? "changed" : ""} is-${row.status}`} onClick={() => choose({ step: isChosen ? null : row.step })}>
       <Status status={status}>{row.status === "pending" && row.visits ? "again" : status}</Status>
       <span class="row name">
-        <span class="cut" title={row.step}>{row.step}</span>
+        <button type="button" class="plain-button cut" title={row.step} aria-pressed={isChosen}>{row.step}</button>
         {row.visits > 1 ? <span class="muted small">visit {row.visits}</span> : null}
         {row.attempts > 1 && !isLoop && row.attempts > row.visits ? <span class="muted small">{row.attempts} tries</span> : null}
         {hasChild ? <button type="button" class="mini" aria-expanded={isOpen} aria-label={`Child runs of ${row.step}`} onClick={(event) => { event.stopPropagation(); onToggle(); }}>{isOpen ? "▾" : "▸"}</button> : null}

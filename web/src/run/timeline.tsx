@@ -182,8 +182,8 @@ function Chart({ data, pixels, chosen, at, run }: { data: TimelineShown; pixels:
         const last = visit.segments.at(-1);
         const seconds = (ms(visit.until ?? data.until) - ms(visit.from)) / 1000;
         return (
-          <div class={`lane ${visit.step === chosen ? "chosen" : ""}`} role="button" tabIndex={-1} onClick={() => choose({ step: visit.step === chosen ? null : visit.step })}>
-            <span class="lane-name row"><span class={`cut ${visit.failed ? "tone-failed said" : ""}`} title={visit.step}>{visit.step}</span>{visit.visit > 1 ? <span class="muted small">{visit.visit}</span> : null}{isLoop ? <a class="link small" href={href(["runs", run, "loops", visit.step])} onClick={(event) => event.stopPropagation()}>items</a> : null}</span>
+          <div class={`lane ${visit.step === chosen ? "chosen" : ""}`} onClick={() => choose({ step: visit.step === chosen ? null : visit.step })}>
+            <span class="lane-name row"><button type="button" class={`plain-button cut ${visit.failed ? "tone-failed said" : ""}`} title={visit.step} aria-pressed={visit.step === chosen}>{visit.step}</button>{visit.visit > 1 ? <span class="muted small">{visit.visit}</span> : null}{isLoop ? <a class="link small" href={href(["runs", run, "loops", visit.step])} onClick={(event) => event.stopPropagation()}>items</a> : null}</span>
             <svg class="plot" width={pixels} height={ROW} aria-label={`${visit.step}: ${span(seconds)}`} role="img">
               {axis.folds.map((each) => <rect key={each.from} class="fold-band" x={x(each.from)} y={0} width={Math.max(x(each.until) - x(each.from), 0)} height={ROW} />)}
               {visit.segments.map((each, number) => {
