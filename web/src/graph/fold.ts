@@ -41,6 +41,7 @@ export interface Edge {
 }
 
 export const FOLDS_ABOVE = 300; // steps
+const LINK = 20; // steps of a chain that are folded into one node, at most
 export const SEARCH_FIRST_ABOVE = 2000; // steps
 
 /** Chains of steps that are each the only way on become one node, unless they are opened. */
@@ -68,15 +69,13 @@ export function foldedGraph(graph: RunGraph, folds: boolean, opened: ReadonlySet
       chain[0] = first;
       for (let at = next.get(first)?.[0]; at && isLink(chain.at(-1) as string, at) && !chain.includes(at) && !home.has(at); at = next.get(at)?.[0]) chain.push(at);
     }
-    const id = chain[0] as string;
-    if (chain.length < 3 || opened.has(id)) {
-      for (const each of chain) {
-        home.set(each, each);
-        nodes.push({ id: each, steps: [each] });
-      }
-    } else {
-      for (const each of chain) home.set(each, id);
-      nodes.push({ id, steps: chain });
+    for (let begin = 0; begin < chain.length; begin += LINK) {
+      const link = chain.slice(begin, begin + LINK);
+      const id = link[0] as string;
+      const isFolded = link.length >= 3 && !opened.has(id);
+      for (const each of link) home.set(each, isFolded ? id : each);
+      if (isFolded) nodes.push({ id, steps: link });
+      else nodes.push(...link.map((each) => ({ id: each, steps: [each] })));
     }
   }
   const edges = new Map<string, Edge>();

@@ -163,7 +163,9 @@ export function Dialog({ title, onClose, children, footer, className = "" }: { t
   const box = useRef<HTMLDivElement>(null);
   useEffect(() => {
     const before = document.activeElement as HTMLElement | null;
-    const first = box.current?.querySelector<HTMLElement>("input, textarea, select, footer .primary, footer .danger, button");
+    const first = (["input:not([type=checkbox]), textarea, select", "footer .primary, footer .danger", "button"] as const)
+      .map((each) => box.current?.querySelector<HTMLElement>(each))
+      .find((each) => each);
     first?.focus();
     return () => before?.focus?.();
   }, []);
