@@ -36,6 +36,7 @@ from refold.wire import TicketOffice
 log = logger("server")
 
 KEYS, CURSOR_KEY = "server", "cursor-key"
+COUNT_EVERY = 1.0  # seconds between two looks at the feed
 TIDY_EVERY = 600.0  # seconds between two looks for sessions that have ended
 BIGGEST_HEAD = 16 * 1024  # bytes of the head of a request
 MOST_CONNECTIONS = 1000
@@ -102,7 +103,7 @@ async def open_service(
     )
     tasks = [asyncio.create_task(changes.run()), asyncio.create_task(_tidy(service, audit, operations))]
     if operations is not None:
-        tasks.append(asyncio.create_task(operations.run()))
+        tasks += [asyncio.create_task(operations.run()), asyncio.create_task(_count(service))]
     try:
         yield service
     finally:
@@ -164,6 +165,19 @@ async def _tidy(service: Service, audit: AuditLog | None, operations: Operations
                 await service.repeats.tidy()
         except RefoldError as error:
             event(log, WARNING, "sessions and audit rows that have ended could not be removed", why=str(error))
+
+
+async def _count(service: Service) -> None:
+    """Count what happens to runs, a moment later."""
+    while True:
+        try:
+            await service.read(service.metrics.runs.follow)
+        except InvalidValue as error:  # the store is another one than before
+            event(log, WARNING, "the feed begins anew", why=str(error))
+            service.metrics.runs.restart()
+        except RefoldError as error:
+            event(log, WARNING, "runs could not be counted", why=str(error))
+        await asyncio.sleep(COUNT_EVERY)
 
 
 class FirstToken(Struct, frozen=True):

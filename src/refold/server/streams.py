@@ -53,6 +53,7 @@ def opened(call: Call) -> None:
         why = f"at most {MOST_OF_ONE} streams of a credential and {MOST_STREAMS} of a server are open at a time"
         raise HttpProblem(429, "too_many_streams", "Too many streams", why, headers={"retry-after": "5"})
     streams[who] = streams.get(who, 0) + 1
+    call.service.metrics.streams(sum(streams.values()))
 
 
 def closed(call: Call) -> None:
@@ -60,6 +61,7 @@ def closed(call: Call) -> None:
     streams[who] -= 1
     if not streams[who]:
         del streams[who]
+    call.service.metrics.streams(sum(streams.values()))
 
 
 def hello(call: Call) -> bytes:
@@ -301,6 +303,7 @@ async def _fill(call: Call, topics: Sequence[Topic], queue: "asyncio.Queue[bytes
     except asyncio.QueueFull:
         while not queue.empty():
             queue.get_nowait()
+        call.service.metrics.stream_reset()
         queue.put_nowait(written("reset", {"why": "the reader was too slow: fetch again"}))
     finally:
         with suppress(asyncio.QueueFull):

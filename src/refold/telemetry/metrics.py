@@ -3,15 +3,19 @@
 import time
 from collections.abc import Iterable
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from refold.core.outcomes import SECOND
-from refold.ports import RunFilter, Views
+from refold.ports import Document, RunFilter, Views
 from refold.queries.gates import waiting_for_people
-from refold.queries.runs import STATUSES
+from refold.queries.runs import STATUSES, list_runs
+from refold.queries.workers import unserved
+from refold.schedules.documents import SCHEDULE, read_schedule
+from refold.telemetry.run_metrics import RunMetrics
 
+MOST_UNSERVED = 1000  # runs that are looked at, the newest
 KEPT = 5.0  # seconds for which the gauges of the store are kept
 MEDIA = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -25,6 +29,12 @@ class Metrics:
         labels = ("route", "method", "code")
         self._seconds = Histogram("refold_http_seconds", "Requests by route.", labels, registry=self.registry)
         self._resets = Counter("refold_streams_reset", "Readers that were too slow.", registry=self.registry)
+
+        self._streams = Gauge("refold_streams", "Open streams.", registry=self.registry)
+        self.runs = RunMetrics(views, self.registry)
+
+    def streams(self, number: int) -> None:
+        self._streams.set(number)
 
     def request(self, route: str, method: str, code: int, seconds: float) -> None:
         self._seconds.labels(route, method, str(code)).observe(seconds)
@@ -72,7 +82,22 @@ class StoreGauges(Collector):
         )
         gates = sum(1 for _ in waiting_for_people(views))
         yield GaugeMetricFamily("refold_gates_waiting", "Gates and questions that wait for people.", value=gates)
+        paused = sum(read_schedule(each).paused for each in _schedules(views))
+        yield GaugeMetricFamily("refold_schedules_paused", "Schedules that are paused.", value=paused)
+        lacking = sum(1 for _ in unserved(views, list_runs(views, RunFilter(parent=""), MOST_UNSERVED)))
+        unserved_runs = GaugeMetricFamily(
+            "refold_runs_unserved", "Unfinished runs that no process executes.", labels=["reason"]
+        )
+        unserved_runs.add_metric(["no_worker"], lacking)
+        yield unserved_runs
         yield GaugeMetricFamily("refold_store_bytes", "The size of the store.", value=views.health().size)
         built = GaugeMetricFamily("refold_build_info", "What runs.", labels=["version"])
         built.add_metric([self._version], 1)
         yield built
+
+
+def _schedules(views: Views) -> Iterable[Document]:
+    after = ""
+    while page := views.documents(SCHEDULE, after, 500):
+        yield from page
+        after = page[-1].id
