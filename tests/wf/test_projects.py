@@ -141,6 +141,50 @@ def test_an_identity_gives_scripts_and_agents_its_variables_and_shows_no_secret(
         assert "sesame" not in started.story(100)
 
 
+def test_the_identity_of_a_call_reaches_the_other_workflow_and_those_that_it_calls(tmp_path: Path) -> None:
+    show = "script {0} {{ run = \"printf '%s' $WHO\" {1} }}"
+    text = f"""workflow main {{
+      {show.format("own", "")}
+      call workflow kid {{ as = developer }}
+      call workflow other
+      script all {{ run = "printf '%s' {{{{prior_contexts}}}}" }}
+    }}"""
+    kid = f"""workflow kid {{
+      {show.format("theirs", "")}
+      {show.format("mine", "as = reviewer")}
+      call asked
+      call workflow deep
+    }}"""
+    deep = f"workflow deep {{ {show.format('deepest', '')} always {{ {show.format('last', '')} }} }}"
+    other = "workflow other { call workflow deep2 }"
+    deep2 = f"workflow deep2 {{ {show.format('nobody', '')} }}"
+    bindings = {"identities": {name: {"env": {"WHO": name}} for name in ("developer", "reviewer")}}
+    tell = 'echo "<<<FLOW_OUTPUT>>>{\\"context\\": \\"$WHO\\"}<<<END_FLOW_OUTPUT>>>"'
+    agent = {"kind": "shell", "command": ["sh", "-c", tell]}
+    others = [kid, deep, other, deep2]
+    file = lay_out(Program(text=text, others=others, bindings=bindings), tmp_path / "p", {"*": agent})
+    with engine() as t:
+        t.allow("agent", "shell")
+        steps = t.run(str(file))["steps"]
+    said = {each["step"]: each["context"] for each in json.loads(steps["all"]["context"])}
+    assert said == {
+        "own": "",
+        "theirs": "developer",
+        "mine": "reviewer",
+        "asked": "developer",
+        "deep": "developer",
+        "kid": "developer",
+        "deep2": "",
+        "other": "",
+    }
+
+
+def test_an_identity_that_nobody_has_is_told_at_the_call_of_the_workflow(tmp_path: Path) -> None:
+    program = Program(text="workflow main { call workflow kid { as = ghost } }", others=["workflow kid { call a }"])
+    file = lay_out(program, tmp_path / "p")
+    assert [(each.code, each.place) for each in playbook(file).unbound] == [("unbound", (1, 31))]
+
+
 def printed(value: Any) -> dict[str, Any]:
     return {"exit_code": 0, "stdout": json.dumps(value), "stderr": "", "truncated": 0}
 

@@ -53,6 +53,7 @@ class ChildReader(Generic[P]):
         self.above: list[str] = []
         self.in_circles: set[str] = set()  # files that start each other
         self.playbooks: dict[str, P] = {}
+        self.identity = ""  # of a `.wf` file: the identity that its caller has given it
         self._broken: dict[str, InvalidPlaybook] = {}
         self.python_workflows: dict[str, PythonWorkflow] = {}
 
@@ -94,19 +95,24 @@ class ChildReader(Generic[P]):
     def end(self) -> None:
         self.above.pop()
 
-    def get(self, file: str) -> P:
-        """Return what a file holds, which is read once. Raises RefoldError, and InvalidPlaybook with its problems."""
+    def get(self, file: str, identity: str = "") -> P:
+        """Return what a file holds, which is read once for each identity. Raises RefoldError, and InvalidPlaybook with
+        its problems."""
         if self.load is None or len(self.above) >= DEEPEST:
             raise NotFound(f"`{file}` cannot be read from here")
-        if file in self._broken:
-            raise self._broken[file]
-        if file not in self.playbooks:
+        key = f"{file}#as {identity}" if identity else file
+        if key in self._broken:
+            raise self._broken[key]
+        if key not in self.playbooks:
+            before, self.identity = self.identity, identity
             try:
-                self.playbooks[file] = self._read(self.load(file), file, self)
+                self.playbooks[key] = self._read(self.load(file), file, self)
             except InvalidPlaybook as error:
-                self._broken[file] = error
+                self._broken[key] = error
                 raise
-        return self.playbooks[file]
+            finally:
+                self.identity = before
+        return self.playbooks[key]
 
     def circle(self, there: str) -> str:
         """Return the files that start each other, down to this one, and note them."""

@@ -133,8 +133,9 @@ def _read_wf(source: str, file: str, child_reader: ChildReader[Playbook], asked:
     from refold.playbooks.wf.reader import read_wf  # loaded only for such files
 
     found = read_wf(source, file, child_reader, asked.get("bindings", Bindings))
+    own = f"{file}#as {child_reader.identity}" if child_reader.identity else file
     for plan in found.inner:
-        child_reader.playbooks[f"{file}#{plan.name}"] = Playbook(plan, file, found.source, {})
+        child_reader.playbooks[f"{own}#{plan.name}"] = Playbook(plan, file, found.source, {})
     return Playbook(found.plan, file, found.source, found.places, found.warnings, found.metadata, unbound=found.unbound)
 
 

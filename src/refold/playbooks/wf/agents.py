@@ -27,6 +27,7 @@ class Asked(Struct):
 class Agents:
     def __init__(self, reading: WfReading, project: Project, reserved: Sequence[str]) -> None:
         self.reading, self.project, self.reserved = reading, project, list(reserved)
+        self.given = reading.child_reader.identity  # that the caller of this file has given it
         self._schemas: dict[str, dict[str, Any] | None] = {}
         self._bound: dict[int, tuple[dict[str, Any], set[str] | None]] = {}  # by tool: its data, the inputs it reads
 
@@ -58,9 +59,10 @@ class Agents:
             config["max_turns"] = keys["max_turns"]
         if keys.get("plugin_dirs"):
             config["plugin_dirs"] = [{"$plain": each.text} for each in keys["plugin_dirs"]]
-        env = self._identity(agent, keys.get("as"))
-        if keys.get("as"):
-            config["identity"] = {"$plain": keys["as"]}
+        name = keys.get("as") or self.given
+        env = self.identity(agent, keys.get("as"))
+        if name:
+            config["identity"] = {"$plain": name}
         task = self.reading.bindings.agent(key)
         if task is not None:
             if id(task) not in self._bound:
@@ -100,17 +102,14 @@ class Agents:
         problem = self.reading.problem("unbound", message, at.at, at.end, how_to_bind(section, name), "warning")
         self.reading.unbound.append(problem)
 
-    def _identity(self, at: Scalar, name: str | None) -> dict[str, Any]:
-        if not name:
+    def identity(self, at: Scalar, name: str | None) -> dict[str, Any]:
+        """Return the variables of the environment of an identity: of this one, or of that of the caller."""
+        if not name and not self.given:
             return {}
-        env = self.reading.bindings.identity(name)
-        if env is None:
+        env = self.reading.bindings.identity(name or self.given)
+        if env is None and name:
             self.not_bound("identities", name, at)
         return dict(env or {})
-
-    def identity(self, at: Scalar, name: str | None) -> dict[str, Any]:
-        """Return the variables of the environment of an identity."""
-        return self._identity(at, name)
 
     def _snippet(self, name: Scalar) -> str | None:
         try:

@@ -69,8 +69,8 @@ REFUSED = frozenset(
 )
 LANGUAGE = "wf"
 
-FindChild = Callable[[Scalar], Plan | None]
-"""Returns the plan of another workflow, or None if that was reported."""
+FindChild = Callable[[Scalar, str], Plan | None]
+"""Returns the plan of another workflow under an identity, or None if that was reported. Empty: that of this one."""
 
 
 class Site(Struct, frozen=True):
@@ -265,10 +265,9 @@ class Compiler:
         return kept
 
     def _child(self, node: ChildCall, after: str, site: Site) -> None:
-        plan = self._find_child(node.name)
-        if "as" in node.values:
-            message = "`as` has no effect here: the calls of the other workflow name their own identities"
-            self.reading.warn(node.values["as"], "no-effect", message)
+        identity = node.keys.get("as", "")
+        self.agents.identity(node.name, identity)
+        plan = self._find_child(node.name, identity)
         pairs = node.keys.get("inputs", ())
         if plan is not None:
             self._check_inputs(plan, pairs, node.name)
@@ -549,7 +548,7 @@ class Compiler:
             "prompt": keys.get("prompt", ""),
             "min_approvals": keys.get("min_approvals", 1),
             "mode": keys.get("mode", "min_approvals"),
-            "identity": {"$plain": keys.get("as")},
+            "identity": {"$plain": keys.get("as") or self.agents.given or None},
             "inputs": {"$variables": {}},
         }
         arcs = [Arc(to=after or self._finish(), when={"$holds": bound.approved}), Arc(to=f"{name}.rejected")]
@@ -586,7 +585,7 @@ class Compiler:
 
     def _foreach(self, node: Foreach, after: str, site: Site) -> None:
         keys, key = node.keys, node.name.text
-        plan = self._find_child(keys["workflow"]) if "workflow" in keys else None
+        plan = self._find_child(keys["workflow"], "") if "workflow" in keys else None
         if plan is not None:
             self._check_inputs(plan, keys.get("inputs", ()), keys["workflow"])
         over = keys["over"].text if "over" in keys else ""

@@ -93,7 +93,7 @@ class _Reader:
     def __init__(self, reading: WfReading, file: File, gh: bool) -> None:
         self.reading, self.file, self.gh = reading, file, gh
         self.project = Project(reading.file, file.name, reading.child_reader.load)
-        self._plans: dict[str, Plan | None] = {}
+        self._plans: dict[tuple[str, str], Plan | None] = {}
 
     def read(self) -> tuple[Plan, tuple[Plan, ...], dict[str, Place]]:
         file, variables = self.file, self.reading.bindings.variables
@@ -115,16 +115,17 @@ class _Reader:
         return structs.replace(plan, steps=(*plan.steps, step), always=(name,)), (always,), places
 
     def _steps_of_child(self, node: ChildCall) -> list[str]:
-        plan = self._child(node.name)
+        plan = self._child(node.name, node.keys.get("as", ""))
         return [] if plan is None else list(plan.result["$run_result"]["keys"])
 
-    def _child(self, name: Scalar) -> Plan | None:
+    def _child(self, name: Scalar, identity: str) -> Plan | None:
         """Return the plan of another workflow. Problems are reported where it is named first."""
-        if name.text not in self._plans:
-            self._plans[name.text] = self._find(name)
-        return self._plans[name.text]
+        key = name.text, identity or self.reading.child_reader.identity
+        if key not in self._plans:
+            self._plans[key] = self._find(name, key[1])
+        return self._plans[key]
 
-    def _find(self, name: Scalar) -> Plan | None:
+    def _find(self, name: Scalar, identity: str) -> Plan | None:
         reader, at = self.reading.child_reader, self.reading.at
         there = self.project.workflow(name.text) if "/" not in name.text else None
         if there is None:
@@ -137,7 +138,7 @@ class _Reader:
             at(name, "circle", f"these workflows call each other: {circle}", "a workflow calls no workflow above it")
             return None
         try:
-            plan: Plan = reader.get(there).plan
+            plan: Plan = reader.get(there, identity).plan
         except InvalidPlaybook as error:
             first = next(each for each in error.problems if each.severity == "error")
             where = f"{there}:{first.place.line}:{first.place.column}: {first.message}"
