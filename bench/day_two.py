@@ -1,7 +1,8 @@
 """What workers cost at rest, and how long people and queues wait: `python -m bench.day_two [--only PART]`.
 
 Parts: `rest` (a worker that has nothing to do), `schedules` (10,000 schedules that are not due), `lists` (lists of runs
-out of 100,000, by each filter) and `begin` (from a queued command to the first line of its body in another process).
+out of 100,000, by each filter) `begin` (from a queued command to the first line of its body in another process) and `takeover` (of the commands of a
+worker that is killed).
 """
 
 import argparse
@@ -36,6 +37,7 @@ from refold.wiring import open_intake
 
 REST = 0.005  # of a core: what a worker costs at rest, at most
 LIST = 0.050  # seconds: a list of runs by any filter, at most
+TAKEOVER = 2.0  # seconds from the kill of a worker to the begin of its command in another one, at most
 BEGIN = 5.0  # raw commits: from a queued command to the begin of its body in another process, at most (median)
 RUNS, SCHEDULES, SAMPLES = 100_000, 10_000, 60
 
@@ -178,13 +180,43 @@ def timed_begins(folder: Path, samples: int) -> list[float]:
     return found
 
 
+SLOW = """\
+apiVersion: refold/v1
+kind: Playbook
+metadata: {name: slow}
+workflow:
+  - step: body
+    tool: {kind: shell, script: "echo $PPID >> began; test -e go || sleep 600"}
+"""
+
+
+def timed_takeover(folder: Path) -> float:
+    """Seconds from the kill of a worker, whose lease lasts for 30 more, to the begin of its command in another one."""
+    began = folder / "began"
+
+    def begun(count: int) -> None:
+        while not began.exists() or len(began.read_text().splitlines()) < count:
+            time.sleep(0.005)
+
+    with open_intake(folder / "refold.db") as (intake, _):
+        intake.start(read(SLOW, str(folder / "slow.yaml"), CATALOG).plan, {}, f"{0:032x}", folder=str(folder))
+    with worker(folder) as first:
+        begun(1)
+        with worker(folder):
+            time.sleep(4)  # it has started, and has nothing to do
+            first.kill()
+            killed = time.monotonic()
+            begun(2)
+            return time.monotonic() - killed
+
+
 def part(name: str, only: str) -> bool:
     return only in ("", name)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.day_two", description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", choices=["", "rest", "schedules", "lists", "begin"])
+    parser.add_argument("--only", default="", choices=["", "rest", "schedules", "lists", "begin", "takeover"])
     parser.add_argument("--quick", action="store_true", help="small sizes; too little to judge by")
     options = parser.parse_args()
     seconds, small = (5.0, 100) if options.quick else (30.0, 1)
@@ -223,6 +255,14 @@ def main() -> int:
             middle = statistics.median(begins)
             print(f"a raw commit: {raw * 1000:.2f} ms; from queue to body, p50: {middle * 1000:.1f} ms")
             judge("from queue to body, p50, in raw commits", middle / raw, BEGIN, "{:.1f}".format)
+    for _ in range((5 if small == 1 else 1) if part("takeover", options.only) else 0):
+        with tempfile.TemporaryDirectory() as name:
+            judge(
+                "from the kill of a worker to the begin elsewhere",
+                timed_takeover(Path(name)),
+                TAKEOVER,
+                "{:.2f} s".format,
+            )
     if missed:
         print("missed:", "; ".join(missed))
     return bool(missed)

@@ -140,8 +140,9 @@ def main() -> None:
             run(Path(place), "git", "clone", "-q", str(ROOT), str(clone))
         with timed("make demo"):
             assert "0 were read again" in run(clone, "make", "demo")
-        with timed("make test"):
-            assert " passed" in run(clone, "make", "test")
+        if "--without-tests" not in sys.argv:
+            with timed("make test"):
+                assert " passed" in run(clone, "make", "test")
         refold = str(clone / ".venv" / "bin" / "refold")
         with timed("a playbook from the README, killed and resumed"):
             name = typed_from_the_readme((clone / "README.md").read_text(), desk)
