@@ -1,8 +1,8 @@
 """What workers cost at rest, and how long people and queues wait: `python -m bench.day_two [--only PART]`.
 
 Parts: `rest` (a worker that has nothing to do), `schedules` (10,000 schedules that are not due), `lists` (lists of runs
-out of 100,000, by each filter) `begin` (from a queued command to the first line of its body in another process) and `takeover` (of the commands of a
-worker that is killed).
+out of 100,000, by each filter), `begin` (from a queued command to the first line of its body in another process) and
+`takeover` (of the command of a worker that is killed).
 """
 
 import argparse

@@ -10,9 +10,8 @@ import pytest
 from refold.cli.app import refold
 
 ROOT = Path(__file__).parents[2]
-NAMED = re.compile(
-    r"`refold ([a-z][^`\n]*)`|^\$ refold ([a-z][^\n]*)$|refold ((?:runs|gates|dlq|db) [a-z]+[^\n`\"']*)", re.M
-)
+GROUPS = "runs|gates|dlq|db|schedules|secret|token|audit"
+NAMED = re.compile(rf"`refold ([a-z][^`\n]*)`|^\$ refold ([a-z][^\n]*)$|refold ((?:{GROUPS}) [a-z]+[^\n`\"']*)", re.M)
 WORD = re.compile(r"[a-z][a-z-]*|--[a-z][a-z-]*")
 
 

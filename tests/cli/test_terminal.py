@@ -66,6 +66,18 @@ def test_on_twenty_columns_nothing_is_wrapped(tmp_path: Path) -> None:
     assert [line for line in seen.lines if line.startswith("✓")] == ["✓ first", "✓ slow", "✓ last"]
 
 
+def test_the_history_is_cut_at_the_edge_unless_it_may_be_wide(tmp_path: Path) -> None:
+    words = " ".join(f"word{n}" for n in range(20))
+    step = f"step: one\ntool: {{kind: assert, that: false, message: '{words}'}}"
+    refold(tmp_path, "run", playbook(tmp_path, step), "--name", "mine", "-q")
+    with terminal(tmp_path, "runs", "history", "mine", columns=50) as seen:
+        assert seen.end() == 0
+    assert not any("word19" in line for line in seen.lines)
+    with terminal(tmp_path, "runs", "history", "mine", "--wide", columns=50) as seen:
+        assert seen.end() == 0
+    assert any("word19" in line for line in seen.lines)
+
+
 def test_a_size_that_the_environment_remembers_does_not_count(tmp_path: Path) -> None:
     with terminal(tmp_path, "run", slow(tmp_path), "--name", "a-very-long-name", columns=16, COLUMNS="80") as seen:
         seen.until("· last")

@@ -308,9 +308,10 @@ def _short(value: Any) -> str:
 @click.command()
 @run_argument(required=False)
 @click.option("--after", type=click.IntRange(0), default=0, help="Only facts after this number.")
+@click.option("--wide", is_flag=True, help="Do not cut lines at the edge of the terminal.")
 @output_option
 @store_option
-def history(run: str | None, after: int, output: str, db: str) -> None:
+def history(run: str | None, after: int, wide: bool, output: str, db: str) -> None:
     """Show the log of a run, fact by fact."""
     with database.reading(db) as views:
         row = database.find_run(views, run)
@@ -321,7 +322,8 @@ def history(run: str | None, after: int, output: str, db: str) -> None:
     for number, at, fact in records:
         passed = (at - row.created_at) / 1e6
         line = f"{number:>6}  {passed:>9.3f} s  {out.printable(fact_text(fact, at))}"
-        out.print_data(out.truncated(line, out.terminal_width()) if out.terminal_width() else line)
+        width = 0 if wide else out.terminal_width()
+        out.print_data(out.truncated(line, width) if width else line)
 
 
 @click.command()

@@ -103,7 +103,8 @@ HTTP = ToolInfo(
     ),
     result="`{status_code, headers, data, text, url, elapsed}`: `data` is the decoded JSON, `text` any other body;"
     " `url` is the address of the response, without its query. With `pages`, `data` is the list of all items, and"
-    " `pages` their number. A failure has `{status_code, headers, data, text}` under `error.data`",
+    " `pages` their number. A failure has `{status_code, headers, data, text}` under `error.data`. Its message leaves"
+    " the query out, because a query often holds a key; the item or the page of the source says which request it was",
     result_keys=("status_code", "headers", "data", "text", "url", "elapsed", "pages"),
     check=check_http,
     example="""\
