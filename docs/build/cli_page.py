@@ -66,6 +66,8 @@ of a run also `step`, `visit` and `why`.
 | `no_worker` | no worker is running that could take it; `note` is the Python workflow whose code it needs, if any |
 | `no_code` | no live worker has the code; `note` is its workflow and plan, `sources` plans that workers have |
 | `no_tool` | no live worker has the tool; `note` is which |
+| `limit` | its limit is used up; `note` is which, `until` when its rate allows more |
+| `rate` | the rate of its loop keeps it back, until `until` |
 | `no_queue` | no live worker serves the queue; `note` is which |
 | `paused` | the run is paused, `by` whom and `since` when |
 | `backoff` | the try before has failed; the next is not before `until` |

@@ -55,7 +55,9 @@ STEP = {
     "timeout": "a span for each try; what is cut off is a failed try",
     "queue": "where it waits for a worker; an engine takes from all queues, unless `Settings(queues=...)` or, on the "
     "command line, `REFOLD_QUEUES` names those that it serves",
-    "priority": "those with a greater number come first",
+    "priority": "those with a greater number come first; without it, that of the run, or 0",
+    "share": "whom the work is for: shares take turns; without it, that of the run",
+    "limit": "the limit that it counts for; without it, that of the run",
     "isolation": "`inline`: in this process. `process`: in one of its own, which is killed when the step must end. "
     "`ray`: in a process on a Ray cluster",
     "ray": "what it needs of the cluster, a `Ray`; without one, it needs a CPU",

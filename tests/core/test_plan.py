@@ -66,7 +66,7 @@ def test_the_order_of_steps_and_of_arcs_is_in_the_hash() -> None:
         {"retry": Retry(attempts=1, delay=0.0)},
         {"work": Call(tool="".join(["no", "op"]), settings={})},
         {"visit_limit": int(str(VISIT_LIMIT))},
-        {"queue": "".join(["def", "ault"])},
+        {"queue": "".join([])},
         {"join": "all", "mode": "exclusive", "set": {}, "arcs": ()},
     ],
 )

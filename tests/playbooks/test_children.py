@@ -98,9 +98,9 @@ def test_a_loop_gives_its_item_to_each_child_unless_there_is_an_input() -> None:
     assert given.plan.steps[0].input == {"n": "{{ item + 1 }}"}
 
 
-def test_what_no_worker_takes_has_no_queue() -> None:
-    codes = [code for code, _ in refused(text("top", starts("leaf.yaml", ", queue: q, priority: 3")), leaf=LEAF)]
-    assert codes == ["no-effect"] * 2
+def test_what_no_worker_takes_has_no_limit() -> None:
+    codes = [code for code, _ in refused(text("top", starts("leaf.yaml", ", queue: q, limit: x")), leaf=LEAF)]
+    assert codes == ["no-effect"]
 
 
 def test_exactly_one_of_path_and_name_is_given() -> None:

@@ -196,6 +196,6 @@ def test_a_value_that_is_written_out_is_held_against_what_is_declared() -> None:
     assert good(starts("Crawl", ', input: {count: "{{ workload.n }}", tags: [a]}'))
 
 
-def test_what_no_worker_takes_has_no_queue() -> None:
-    [(code, _, hint)] = refused(starts("takes_all", ", queue: q"))
+def test_what_no_worker_takes_has_no_limit() -> None:
+    [(code, _, hint)] = refused(starts("takes_all", ", limit: x"))
     assert (code, hint) == ("no-effect", "give it to the steps of the child")

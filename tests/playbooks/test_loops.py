@@ -236,7 +236,7 @@ def test_a_step_has_either_a_tool_or_a_playbook_for_its_items() -> None:
     ]
 
 
-@pytest.mark.parametrize("more", ["queue: q", "priority: 1", "output: {schema: {type: object}}"])
+@pytest.mark.parametrize("more", ["limit: x", "output: {schema: {type: object}}"])
 def test_what_has_no_effect_on_items_that_are_runs_is_refused(more: str) -> None:
     assert [code for code, _, _ in errors("{in: [1], workflow: one.yaml}", f", input: {{id: 1}}, {more}", one=ONE)] == [
         "no-effect"

@@ -48,6 +48,8 @@ RUNS = (
 GATES = ("list", "show", "approve", "reject", "answer")
 SCHEDULES = ("create", "list", "show", "pause", "resume", "trigger", "backfill", "preview", "delete")
 DLQ = ("list", "show", "redrive", "dismiss")
+SHARES = ("list", "set")
+LIMITS = ("list", "set", "remove")
 AUDIT = ("list", "verify")
 TOKEN = ("create", "list", "revoke", "link")
 NOETL = ("log",)
@@ -103,6 +105,18 @@ def _command_of_dlq(name: str) -> click.Command:
     from refold.cli.commands import dlq
 
     return dlq.COMMANDS[name]
+
+
+def _command_of_shares(name: str) -> click.Command:
+    from refold.cli.commands import limits
+
+    return limits.SHARES[name]
+
+
+def _command_of_limits(name: str) -> click.Command:
+    from refold.cli.commands import limits
+
+    return limits.LIMITS[name]
 
 
 def _command_of_schedules(name: str) -> click.Command:
@@ -254,6 +268,8 @@ def _group(name: str, names: Sequence[str], load: Callable[[str], click.Command]
 runs = _group("runs", RUNS, _command_of_runs, "Look at runs, and steer them.")
 gates = _group("gates", GATES, _command_of_gates, "See what waits for a person, and decide.")
 dlq = _group("dlq", DLQ, _command_of_dlq, "See what failed permanently, and try it again.")
+shares = _group("shares", SHARES, _command_of_shares, "Say how much each share gets of a queue.")
+limits = _group("limits", LIMITS, _command_of_limits, "Say how much may run at a time, or start in a second.")
 schedules = _group("schedules", SCHEDULES, _command_of_schedules, "Start workflows at their times.")
 secret = _group("secret", SECRET, _command_of_secret, "Keep secrets, encrypted.")
 audit = _group("audit", AUDIT, _command_of_audit, "See who did what through the server.")
@@ -271,6 +287,8 @@ db = _group("db", DB, _command_of_db, "Look after the database file.")
         "gates": gates,
         "dlq": dlq,
         "schedules": schedules,
+        "shares": shares,
+        "limits": limits,
         "secret": secret,
         "token": token,
         "audit": audit,

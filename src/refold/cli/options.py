@@ -197,3 +197,15 @@ def who() -> str:
         return named or pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return ""
+
+
+def queueing_options(command: F) -> F:
+    """Where the steps of a run wait that say nothing else."""
+    for option in (
+        click.option("--limit", default="", metavar="NAME", help="The limit that its steps count for."),
+        click.option("--share", default="", metavar="NAME", help="Whom the run is for: shares take turns."),
+        click.option("--priority", type=int, metavar="N", help="Steps with a higher number are taken first (0)."),
+        click.option("--queue", default="", metavar="QUEUE", help="The queue of its steps (default)."),
+    ):
+        command = option(command)
+    return command

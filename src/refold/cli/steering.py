@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from refold.cli import database
 from refold.cli.options import who
 from refold.cli.server import channel, server
-from refold.core.outcomes import Instant
+from refold.core.outcomes import NO_QUEUEING, Instant, Queueing
 from refold.core.plan import Plan
 from refold.core.read.summary import Summary
 from refold.errors import Conflict, NotFound
@@ -45,6 +45,7 @@ class Steering(Protocol):
         labels: Mapping[str, str] | None = None,
         folder: str = "",
         file: str = "",
+        queueing: Queueing = NO_QUEUEING,
     ) -> bool:
         """Return False if the key has its run already."""
 
@@ -113,8 +114,9 @@ class LocalSteering:
         labels: Mapping[str, str] | None = None,
         folder: str = "",
         file: str = "",
+        queueing: Queueing = NO_QUEUEING,
     ) -> bool:
-        return self.intake.start(plan, input, run, name, key, code, labels, folder, file)
+        return self.intake.start(plan, input, run, name, key, code, labels, folder, file, queueing)
 
     def expire(self) -> None:
         from refold.runtime.background import LOSSES

@@ -9,7 +9,7 @@ from msgspec import to_builtins
 from refold.client.connection import NAMESPACE, segment
 from refold.client.views import Channel, RemoteViews
 from refold.core.graph import prepare
-from refold.core.outcomes import ANSWER, Instant
+from refold.core.outcomes import ANSWER, NO_QUEUEING, Instant, Queueing
 from refold.core.plan import Plan
 from refold.core.read.summary import Summary
 from refold.core.times import stamp
@@ -74,10 +74,12 @@ class RemoteSteering:
         labels: Mapping[str, str] | None = None,
         folder: str = "",
         file: str = "",
+        queueing: Queueing = NO_QUEUEING,
     ) -> bool:
         """Start a run; return False if its key has its run already. Its steps run in the folder of the server."""
         self.register(plan)
         body = {"plan": prepare(plan).hash, "input": input, "name": name, "labels": dict(labels or {})}
+        body |= to_builtins(queueing)
         if not key:
             self._post("runs", {**body, "id": run})
             return True

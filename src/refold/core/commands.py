@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from refold.core.facts import GRACE, Parent
-from refold.core.outcomes import Instant, Outcome, Report
+from refold.core.outcomes import NO_QUEUEING, QUEUE, Instant, Outcome, Queueing, Report
 
 LONGEST_NAME = 200  # characters of the name of a child run
 
@@ -60,7 +60,7 @@ class Command(Struct, frozen=True, omit_defaults=True, gc=False):
     tool: str = "noop"
     item: int | None = None
     input: Any = None
-    queue: str = "default"
+    queue: str = QUEUE
     priority: int = 0
     not_before: Instant = 0
     timeout: float | None = None
@@ -101,6 +101,7 @@ class LetterStart(Struct, frozen=True, tag="start", omit_defaults=True):
     predecessor: str = ""
     signals: dict[str, list[Any]] = {}
     folder: str = ""
+    queueing: Queueing = NO_QUEUEING
     budgeted: bool = False
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from refold.core.outcomes import Awaited, Blob, Fault, Instant, Outcome, Report, Sent
+from refold.core.outcomes import NO_QUEUEING, Awaited, Blob, Fault, Instant, Outcome, Queueing, Report, Sent
 
 
 class Parent(Struct, frozen=True, omit_defaults=True):
@@ -39,6 +39,7 @@ class RunStarted(Struct, frozen=True, tag="run_started", omit_defaults=True):
     schedule: Planned | None = None
     budgeted: bool = False  # a run above it has a budget and learns at once what this one uses
     file: str = ""  # the playbook, as its path was given in that folder; read only to say that it has changed
+    queueing: Queueing = NO_QUEUEING
 
 
 class StepIssued(Struct, frozen=True, tag="step_issued", omit_defaults=True, gc=False):
@@ -55,6 +56,8 @@ class StepIssued(Struct, frozen=True, tag="step_issued", omit_defaults=True, gc=
     signals: tuple[str, ...] = ()  # further signals; the first that comes ends the wait
     assignee: str = ""  # the person who is asked to decide
     choices: dict[str, str] = {}  # of a gate, with a label for each
+    share: str = ""
+    limit: str = ""
 
 
 class StepSettled(Struct, frozen=True, tag="step_settled", omit_defaults=True, gc=False):

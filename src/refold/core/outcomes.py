@@ -97,6 +97,21 @@ ITSELF = "itself"
 """The child of a call that starts the workflow of the run again."""
 
 
+QUEUE = "default"
+
+
+class Queueing(Struct, frozen=True, omit_defaults=True):
+    """Where the commands of a run wait, unless a step says otherwise."""
+
+    queue: str = ""  # empty: `default`
+    priority: int | None = None  # None: 0
+    share: str = ""
+    limit: str = ""
+
+
+NO_QUEUEING = Queueing()
+
+
 class Awaited(Struct, frozen=True, omit_defaults=True):
     """A durable call that a suspended body waits for. At least one of `until`, `signal` and `child` ends it."""
 
@@ -107,6 +122,7 @@ class Awaited(Struct, frozen=True, omit_defaults=True):
     input: Any = None
     want: str = ""  # the step of the child whose result is wanted; empty: the result of the child
     detached: bool = False  # the call ends as soon as the child has started
+    queueing: Queueing = NO_QUEUEING  # what the child is given, where it is not that of the command
 
 
 class Suspended(Struct, frozen=True, tag="suspended", omit_defaults=True):

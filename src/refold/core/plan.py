@@ -169,6 +169,7 @@ class Loop(PlanData, frozen=True, rename=STORED_NAMES):
     after: Template = None  # the keys of the items that must complete before an item begins
     on_cycle: Literal["fail", "drop"] = "fail"  # drop: a dependency that closes a circle is ignored
     on_unknown: Literal["fail", "drop"] = "fail"  # drop: a dependency on a key that no item has is ignored
+    rate: float | None = None  # how many items may start in a second
     # How many items may fail, as a number or as "1%"; None: none, or any number if `min_success` is given.
     tolerate: int | str | None = None
     min_success: int | str | None = None  # how many items must complete, as a number or as "1%"
@@ -224,8 +225,10 @@ class Step(PlanData, frozen=True):
     visit_limit: int = VISIT_LIMIT
     result: dict[str, Any] | None = None  # JSON Schema of the result, or of the result of each item
     keeps_input: bool = False  # its `set` and its arcs can read its input
-    queue: str = "default"
-    priority: int = 0
+    queue: str = ""  # empty: that of the run
+    priority: int | None = None  # None: that of the run
+    share: Template = None  # its commands take turns with those of other shares
+    limit: Template = None  # the limit that its commands count for
     accepts: tuple[str, ...] = ()  # the types of events that it takes
     collect: Collect | None = None
     workers: int = 0  # how many of its commands may run at a time; 0: as many as the engine allows

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from refold.core.facts import GRACE, Parent, Planned, StepFault
-from refold.core.outcomes import Awaited, Blob, Fault, Instant, Outcome, Question, Write
+from refold.core.outcomes import NO_QUEUEING, Awaited, Blob, Fault, Instant, Outcome, Question, Queueing, Write
 
 # States of a step
 PENDING, ENTERED, ISSUED, COMPLETED, FAILED, SKIPPED, BYPASSED, CANCELLED = (
@@ -173,6 +173,8 @@ class OpenCommand(Struct, gc=False):
     parked_by: str = ""  # the worker that has parked its body
     grace: float | None = None  # seconds for the clean-up of its body; None: it is not cancelled
     last_error: str = ""  # the message of its last failed try, shortened
+    share: str = ""
+    limit: str = ""
     awake: bool = False  # a call was answered, and its body has not said yet which other calls it still waits for
 
 
@@ -220,6 +222,7 @@ class RunState(Struct, rename={"arc_inputs": "given", "undone": "lost"}):
     successor: str = ""  # the run that continues this one
     input: dict[str, Any] = {}
     folder: str = ""  # the working directory of its steps; empty: that of the worker
+    queueing: Queueing = NO_QUEUEING
     parent: Parent | None = None
     depth: int = 0
     started_at: Instant = 0

@@ -21,8 +21,7 @@ SUFFIXES = (".yaml", ".yml")
 DEEPEST = 100  # files that lead to one another
 WRITTEN_SO = "write a Python workflow as `module:Class`, relative to the folder of this file"
 IDLE = {
-    "queue": "give it to the steps of the child",
-    "priority": "give it to the steps of the child",
+    "limit": "give it to the steps of the child",
 }
 
 

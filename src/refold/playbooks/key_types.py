@@ -301,6 +301,26 @@ def _width(reading: Reading, node: Node, key: Key) -> Any:
     return node.value if is_computed else _integer(reading, node, key)
 
 
+RATE = re.compile(r"(\d{1,9}(?:\.\d{1,6})?) ?/ ?([smh])")
+SECONDS = {"s": 1, "m": 60, "h": 3600}
+
+
+def _rate(reading: Reading, node: Node, key: Key) -> float | None:
+    """How many in a second."""
+    found = RATE.fullmatch(node.value.strip()) if isinstance(node.value, str) else None
+    if found is None or not float(found[1]):
+        reading.wrong(node, key, "a number with /s, /m or /h, such as 20/s")
+        return None
+    return float(found[1]) / SECONDS[found[2]]
+
+
+def _lane(reading: Reading, node: Node, key: Key) -> str | None:
+    if isinstance(node.value, bool) or not isinstance(node.value, str | int) or node.value == "":
+        reading.wrong(node, key, "a name, or text with an {{ expression }} in it")
+        return None
+    return str(node.value)
+
+
 READERS: Mapping[str, Reader] = {
     "any": _any,
     "body": read_body,
@@ -317,6 +337,7 @@ READERS: Mapping[str, Reader] = {
     "integer": _integer,
     "items": _items,
     "join": _join,
+    "lane": _lane,
     "limit": _limit,
     "labels": _labels,
     "map": _map,
@@ -324,6 +345,7 @@ READERS: Mapping[str, Reader] = {
     "next": _next,
     "number": _number,
     "playbook name": _playbook_name,
+    "rate": _rate,
     "schema": read_schema,
     "sets": _sets,
     "share": _share,

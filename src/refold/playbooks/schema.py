@@ -57,10 +57,12 @@ TYPES: dict[str, Schema] = {
     "integer": {"type": "integer"},
     "items": {"anyOf": [{"type": "array"}, EXPRESSION]},
     "labels": {"type": "object", "additionalProperties": {"type": SCALAR}},
+    "lane": {"type": ["string", "integer"]},
     "map": {"type": "object"},
     "name": {"type": "string", "pattern": STEP_NAME},
     "number": {"type": "number"},
     "playbook name": {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}$"},
+    "rate": {"type": "string", "pattern": r"^\s*\d{1,9}(\.\d{1,6})? ?/ ?[smh]\s*$"},
     "schema": {"type": "object"},
     "share": {
         "anyOf": [

@@ -68,6 +68,8 @@ def read_step(reading: Reading, fields: Fields, catalog: Catalog) -> StepDraft:
     arcs = [*_arcs(fields), *tool_work.arcs]
     loops = isinstance(tool_work.work, Call | Child) and tool_work.poll is None
     loop = read_loop(reading, fields.get("loop")) if loops else None
+    if loop is not None and loop.rate is not None:
+        _check_rate(reading, fields, tool_work.work)
     bound = _bound(fields, tool_work, loop)
     given = _input(bound, tool_work)
     if pipeline is not None:
@@ -86,8 +88,10 @@ def read_step(reading: Reading, fields: Fields, catalog: Catalog) -> StepDraft:
         loop=loop,
         poll=tool_work.poll,
         visit_limit=fields.get("visit_limit", VISIT_LIMIT),
-        queue=fields.get("queue", "default"),
-        priority=fields.get("priority", 0),
+        queue=fields.get("queue", ""),
+        priority=fields.get("priority"),
+        share=fields.get("share"),
+        limit=fields.get("limit"),
     )
     iterator = loop.iterator if loop is not None else ""
     names = frozenset(bound) | (inside(pipeline) if pipeline is not None else frozenset())
@@ -154,6 +158,7 @@ def _values(fields: Fields, tool_work: ToolWork, arcs: list[Fields]) -> list[Val
     """Every value of the step that may contain templates, with its scope."""
     keys: Scope = "tool" if isinstance(tool_work.work, WorkerWork | Child) else "run"
     found = [_value(fields, "when", "run"), _value(fields, "input", "input"), _value(fields, "set", "outcome")]
+    found += [_value(fields, "share", "input"), _value(fields, "limit", "input")]
     found += [Value(node, scope) for node, scope in templated(fields.get("loop"))]
     found += [Value(tool_work.input, "input")] if tool_work.input is not None else []
     found += [Value(node, keys) for node in tool_work.rendered]
@@ -206,6 +211,7 @@ def read_loop(reading: Reading, fields: Fields | None) -> Loop | None:
         failures="halt" if fields.get("on_item_error") == "halt" else "all",
         tolerate=fields.get("tolerate"),
         min_success=fields.get("min_success"),
+        rate=fields.get("rate"),
     )
 
 
@@ -245,6 +251,16 @@ def _paced(reading: Reading, fields: Fields) -> Loop:
         message = "a sequential loop runs one item at a time, whatever `max_in_flight` is"
         reading.at_key(fields.node, "max_in_flight", "contradiction", message, "leave `spec` out, or `max_in_flight`")
     return Loop(computed_max_in_flight=window) if isinstance(window, str) else Loop(max_in_flight=window)
+
+
+def _check_rate(reading: Reading, step: Fields, work: Any) -> None:
+    loop: Fields = step.get("loop")
+    if isinstance(work, Child):
+        message = "`rate` counts commands that workers take, and these items are runs"
+        reading.at_key(loop.node, "rate", "no-effect", message, "give the steps of the child a `limit`")
+    if "limit" in step.node.nodes:
+        message = "`rate` is a limit of its own, and the step names another one"
+        reading.at_key(loop.node, "rate", "contradiction", message, "leave one of them out")
 
 
 def _check_iterator(reading: Reading, fields: Fields) -> None:

@@ -117,6 +117,8 @@ IDLE = {  # keys of a step that have no use where no worker takes part
     "retry": "leave it out: a {kind} is not tried again",
     "queue": "leave it out",
     "priority": "leave it out",
+    "share": "leave it out",
+    "limit": "leave it out",
 }
 OPTIONS = ("approve", "reject")
 

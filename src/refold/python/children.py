@@ -15,7 +15,7 @@ from refold.errors import ChildFailed, Unavailable
 from refold.logs import WARNING, event, logger
 from refold.python.body_call import BodyCall, ChildRun
 from refold.python.call_records import unnumbered
-from refold.python.durable_calls import Span
+from refold.python.durable_calls import CallOptions, Span
 from refold.python.startable import is_playbook
 from refold.python.values import ValueCodec
 
@@ -40,16 +40,16 @@ class Children:
     def now(self) -> Instant:
         return self._services.clock.now()
 
-    async def result(self, workflow: Any, given: Mapping[str, Any], key: str | None, timeout: Span | None) -> Any:
+    async def result(self, workflow: Any, given: Mapping[str, Any], options: CallOptions) -> Any:
         """Run a workflow as a child and return its result. Raises ChildFailed or TimeoutError."""
-        start = await self._start(workflow, given, key, timeout)
-        outcome = await self._calls.outcome(start.call)
-        return start.codec.get(result_of(outcome, start.call.key, timeout))
+        start = await self._start(workflow, given, options.key, options.timeout)
+        outcome = await self._calls.outcome(replace(start.call, queueing=options.queueing))
+        return start.codec.get(result_of(outcome, start.call.key, options.timeout))
 
-    async def started(self, workflow: Any, given: Mapping[str, Any], key: str | None) -> str:
+    async def started(self, workflow: Any, given: Mapping[str, Any], options: CallOptions) -> str:
         """Start a workflow that is not waited for, and return the id of its run. Raises ChildFailed."""
-        start = await self._start(workflow, given, key, None)
-        outcome = await self._calls.outcome(replace(start.call, detached=True))
+        start = await self._start(workflow, given, options.key, None)
+        outcome = await self._calls.outcome(replace(start.call, detached=True, queueing=options.queueing))
         return str(result_of(outcome, start.call.key, None)["run"])
 
     async def first(

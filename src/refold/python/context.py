@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from refold.core.faults import short
 from refold.core.outcomes import ANSWER, REQUEST_SIGNAL, SECOND, Awaited, Sent
 from refold.core.plan import CONTINUE, Plan, Retry
+from refold.core.queueing import checked_queueing
 from refold.core.retry import delay, may_retry
 from refold.core.times import seconds
 from refold.errors import InvalidValue
@@ -132,7 +133,7 @@ class DurableCalls:
             raise InvalidValue("retry", "a child run is not retried as a whole: give its workflow or its steps a retry")
         takes = define(workflow).inputs if is_workflow(workflow) else Inputs()
         children = Children(self._body_call)
-        return await children.result(workflow, takes.merged(inputs, named), self._options.key, self._options.timeout)
+        return await children.result(workflow, takes.merged(inputs, named), self._options)
 
     async def start_child(self, workflow: "AnyWorkflow", /, *inputs: Any, **named: Any) -> str:
         """Start another workflow as a run of its own and return its id as soon as it is stored. It is not waited for,
@@ -141,7 +142,7 @@ class DurableCalls:
         if self._options.retry is not None or self._options.timeout is not None:
             raise InvalidValue("options", "a run that is not waited for has neither a retry nor a timeout here")
         takes = define(workflow).inputs if is_workflow(workflow) else Inputs()
-        return await Children(self._body_call).started(workflow, takes.merged(inputs, named), self._options.key)
+        return await Children(self._body_call).started(workflow, takes.merged(inputs, named), self._options)
 
     @overload
     async def map(
@@ -196,14 +197,24 @@ class Context(DurableCalls):
         self._definition, self._call = body_call.definition, body_call.call
 
     def options(
-        self, *, key: str | None = None, retry: Retry | None = None, timeout: Span | None = None
+        self,
+        *,
+        key: str | None = None,
+        retry: Retry | None = None,
+        timeout: Span | None = None,
+        queue: str = "",
+        priority: int | None = None,
+        share: str = "",
+        limit: str = "",
     ) -> DurableCalls:
         """Options of one durable call, apart from its inputs: `ctx.options(key="x", timeout="5s").call(fetch, url)`.
 
         `key` names the call in place of its arguments, `retry` says how often it is tried, `timeout` how long it may
-        take.
+        take. `queue`, `priority`, `share` and `limit` are those of the steps of a child run; without them it has the
+        queue, priority and share of this step.
         """
-        return DurableCalls(self._body_call, CallOptions(key, retry, timeout))
+        queueing = checked_queueing(queue, priority, share, limit)
+        return DurableCalls(self._body_call, CallOptions(key, retry, timeout, queueing))
 
     async def resource(self, name: str) -> Any:
         """Return the live object that the method of this name, marked with `@resource`, makes.
@@ -534,10 +545,21 @@ class SyncContext(SyncDurableCalls):
         self.send, self.collect, self.usage, self.log = context.send, context.collect, context.usage, context.log
 
     def options(
-        self, *, key: str | None = None, retry: Retry | None = None, timeout: Span | None = None
+        self,
+        *,
+        key: str | None = None,
+        retry: Retry | None = None,
+        timeout: Span | None = None,
+        queue: str = "",
+        priority: int | None = None,
+        share: str = "",
+        limit: str = "",
     ) -> SyncDurableCalls:
         """Options of one durable call, apart from its inputs; see `Context.options`."""
-        return SyncDurableCalls(self._context.options(key=key, retry=retry, timeout=timeout), self._waits)
+        calls = self._context.options(
+            key=key, retry=retry, timeout=timeout, queue=queue, priority=priority, share=share, limit=limit
+        )
+        return SyncDurableCalls(calls, self._waits)
 
     def waiting_by(self, wait: Wait) -> "SyncContext":
         """The same context with another way to wait: a simulation has no second thread."""

@@ -519,6 +519,8 @@ def _step(body: Body, names: Mapping[type, str], retry: Retry | None) -> data.St
         timeout=policy.timeout,
         queue=policy.queue,
         priority=policy.priority,
+        share=policy.share or None,
+        limit=policy.limit or None,
         accepts=tuple(dict.fromkeys(names[each] for each in body.signature.takes)),
         collect=None if collect is None else data.Collect(n=collect.n, by=collect.by, timeout=collect.timeout),
         workers=policy.workers,

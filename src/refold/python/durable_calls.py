@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from refold.core.faults import fault_from_exception
-from refold.core.outcomes import WITHDRAWN, Awaited, Blob, Cancelled, Failed, Outcome, Succeeded
+from refold.core.outcomes import NO_QUEUEING, WITHDRAWN, Awaited, Blob, Cancelled, Failed, Outcome, Queueing, Succeeded
 from refold.core.plan import Retry
 from refold.errors import Unstorable
 from refold.ports import Meanwhile, Memory
@@ -26,6 +26,7 @@ class CallOptions(Struct, frozen=True):
     key: str | None = None
     retry: Retry | None = None
     timeout: Span | None = None
+    queueing: Queueing = NO_QUEUEING  # of a child run
 
 
 class Continuation(BaseException):

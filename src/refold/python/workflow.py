@@ -66,8 +66,10 @@ class Policy(Struct, frozen=True, kw_only=True):
     workers: int = 0
     retry: Retry | None = None
     timeout: float | None = None
-    queue: str = "default"
-    priority: int = 0
+    queue: str = ""
+    priority: int | None = None
+    share: str = ""
+    limit: str = ""
     isolation: str = "inline"
     ray: Ray | None = None
     collect: Collect | None = None
@@ -87,8 +89,10 @@ def step(
     workers: int = 0,
     retry: Retry | None = None,
     timeout: str | int | float | None = None,
-    queue: str = "default",
-    priority: int = 0,
+    queue: str = "",
+    priority: int | None = None,
+    share: str = "",
+    limit: str = "",
     isolation: str = "inline",
     ray: Ray | None = None,
     collect: Collect | None = None,
@@ -104,7 +108,8 @@ def step(body: Any = None, /, **policy: Any) -> Any:
     `workers` of it run at once for different events (0: many), in the order of their coming. `sends` names events that
     it sends with `ctx.send` and that its return annotation does not tell of. `on_error` is the event that its final
     failure becomes; without one, the run fails. A step that is `mapped` is run by `ctx.map` alone. `isolation` is
-    `inline`, `process` or `ray`, and `ray` says what the step needs of the cluster.
+    `inline`, `process` or `ray`, and `ray` says what the step needs of the cluster. Without `queue`, `priority`,
+    `share` and `limit` it has those of its run.
     """
     said = _policy(**policy)
 

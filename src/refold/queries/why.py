@@ -48,7 +48,7 @@ def unserved_steps(views: Views, row: Summary, graph: Graph, state: RunState, no
 RECENT = 200  # lines
 CLUSTER = "ray"  # the stream
 
-NAMES = frozenset({"slot", "no_worker", "no_code", "no_tool", "no_queue", "window", "batch", "running"})
+NAMES = frozenset({"slot", "limit", "no_worker", "no_code", "no_tool", "no_queue", "window", "batch", "running"})
 """Kinds whose notes are names and numbers; other notes may hold values, as the prompt of a gate does."""
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from refold.core.outcomes import Instant
 from refold.core.plan import BODY
 from refold.core.read.summary import Summary
 from refold.core.read.why import Holder, WorkerView
@@ -54,7 +55,14 @@ def world(
     known = {plan: stored_plan(plan, data) for plan, data in plans.items()}
     names = {hash: plan.name for hash, plan in known.items()}
     codes = {hash: plan.code for hash, plan in known.items() if plan.code is not None}
-    return WorkerView(held or {}, elsewhere, tuple(workers), tools, names, codes, queues)
+    return WorkerView(held or {}, elsewhere, tuple(workers), tools, names, codes, queues, used_up(views))
+
+
+def used_up(views: Views) -> dict[str, Instant | None]:
+    """The limits that allow nothing now, and when a rate allows more."""
+    uses = {use.limit: use for use in views.limits()}
+    full = {limit for limit, use in uses.items() if limit.slots is not None and use.leased >= limit.slots}
+    return {limit.name: use.again for limit, use in uses.items() if limit in full or use.again is not None}
 
 
 def world_of(views: Views, row: Summary, here: Sequence[Abilities] = ()) -> WorkerView:

@@ -232,6 +232,7 @@ class MailReader(Struct):
             folder=mail.folder,
             schedule=mail.schedule,
             file=mail.file,
+            queueing=mail.queueing,
         )
         self.d.record_fact(started)
 
@@ -474,6 +475,7 @@ class MailReader(Struct):
                 predecessor=body.predecessor,
                 signals=body.signals,
                 folder=body.folder,
+                queueing=body.queueing,
                 budgeted=body.budgeted,
             )
         )

@@ -15,8 +15,9 @@ from refold.core.facts import GRACE, CallSettled, StepFault
 from refold.core.faults import text_of
 from refold.core.fold.apply import Record
 from refold.core.graph import Graph, PreparedPlan, prepare
-from refold.core.outcomes import Cancelled, Failed, Outcome, Succeeded
+from refold.core.outcomes import NO_QUEUEING, QUEUE, Cancelled, Failed, Outcome, Queueing, Succeeded
 from refold.core.plan import Plan
+from refold.core.queueing import checked_queueing
 from refold.core.read.gates import OpenQuestion, open_questions
 from refold.core.read.summary import Progress, Summary, progress, shown_steps, status_of
 from refold.core.read.why import WorkerView, briefly
@@ -112,6 +113,7 @@ class RunOptions(Struct, frozen=True):
     key_policy: KeyPolicy = "forever"
     on_taken: OnTaken = "return"
     cancel_with_caller: bool = False
+    queueing: Queueing = NO_QUEUEING
 
 
 NO_OPTIONS = RunOptions()
@@ -130,6 +132,7 @@ class Beginning(Struct, frozen=True):
     on_taken: OnTaken = "return"
     is_fresh: bool = False  # the id of the run was made for it
     file: str = ""  # the playbook
+    queueing: Queueing = NO_QUEUEING
 
 
 class Starter:
@@ -253,6 +256,10 @@ class Engine:
         key_policy: KeyPolicy = "forever",
         on_taken: OnTaken = "return",
         cancel_with_caller: bool = False,
+        queue: str = "",
+        priority: int | None = None,
+        share: str = "",
+        limit: str = "",
     ) -> Starter:
         """What is said about a run beside its inputs: `engine.options(key="order-7").start(order, amount=25)`.
 
@@ -262,12 +269,17 @@ class Engine:
 
         `name` and `labels` are for people and for lists of runs, `run` is an id of your own. With
         `cancel_with_caller`, `run` cancels the run it has started if its caller is cancelled while it waits.
+
+        `queue`, `priority`, `share` and `limit` are those of its steps that name none. Its child runs have the same
+        queue, priority and share.
         """
         flaw = label_flaw(labels or {})
         if flaw:
             raise InvalidValue("labels", flaw)
         RunKey(key, key_policy, on_taken).check()
-        return Starter(self, RunOptions(key, name, run, labels or {}, key_policy, on_taken, cancel_with_caller))
+        queueing = checked_queueing(queue, priority, share, limit)
+        options = RunOptions(key, name, run, labels or {}, key_policy, on_taken, cancel_with_caller, queueing)
+        return Starter(self, options)
 
     @overload
     async def start(self, workflow: "Flow[P, R]", /, *inputs: P.args, **named: P.kwargs) -> Handle[R]: ...
@@ -309,7 +321,17 @@ class Engine:
         run = await self._run_of_key(options) if options.key else options.run or self.new_id()
         is_fresh = not options.key and not options.run
         return Beginning(
-            plan, input, options.name, options.key, run, definition, labels, options.on_taken, is_fresh, file
+            plan,
+            input,
+            options.name,
+            options.key,
+            run,
+            definition,
+            labels,
+            options.on_taken,
+            is_fresh,
+            file,
+            options.queueing,
         )
 
     async def _run_of_key(self, options: RunOptions) -> str:
@@ -345,6 +367,7 @@ class Engine:
                 folder=self.folder,
                 is_fresh=begin.is_fresh,
                 file=begin.file,
+                queueing=begin.queueing,
             )
             await self.mailroom.send(begin.run, start)
         except Conflict:
@@ -546,7 +569,10 @@ class Engine:
     async def _world(self, graph: Graph, state: RunState) -> WorkerView | None:
         """Return which workers could serve the run, if this process lacks the code of its bodies or does not serve its
         queues."""
-        served = all(self._serves(graph.step(opened.step).queue) for opened in state.open.values())
+        served = all(
+            self._serves(graph.step(opened.step).queue or state.queueing.queue or QUEUE)
+            for opened in state.open.values()
+        )
         if served and (not graph.by_events or not state.open or self.code.of(state.plan) is not None):
             return None
         seen: WorkerView = await self.advance(lambda: world(self.store.views, self.workers()))

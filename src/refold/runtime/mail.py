@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from refold.core.facts import GRACE, Parent, Planned
 from refold.core.graph import Graph, PreparedPlan
-from refold.core.outcomes import Awaited, Outcome
+from refold.core.outcomes import NO_QUEUEING, Awaited, Outcome, Queueing
 from refold.ports import Abilities, Done, Lease
 
 
@@ -24,6 +24,7 @@ class Start(Struct, frozen=True, gc=False):
     folder: str = ""  # the working directory of its steps
     file: str = ""  # the playbook, as its path was given in that folder
     is_fresh: bool = False  # the id of the run was never used
+    queueing: Queueing = NO_QUEUEING
 
 
 class Settle(Struct, frozen=True, gc=False):

@@ -13,7 +13,7 @@ from refold.body_tasks import outside_of_bodies
 from refold.core import codec
 from refold.core.faults import text_of
 from refold.core.graph import prepare
-from refold.core.outcomes import Instant
+from refold.core.outcomes import NO_QUEUEING, Instant, Queueing
 from refold.core.plan import Plan
 from refold.errors import Conflict, EngineClosed, NotFound, Unavailable
 from refold.logs import DEBUG, ERROR, WARNING, event, logger
@@ -259,6 +259,7 @@ class Intake:
         labels: Mapping[str, str] | None = None,
         folder: str = "",
         file: str = "",
+        queueing: Queueing = NO_QUEUEING,
     ) -> bool:
         """Return False if the key has its run already."""
         codec.check_value(input, "input")
@@ -273,6 +274,7 @@ class Intake:
                 labels=dict(labels or {}),
                 fits=fit,
                 folder=folder,
+                queueing=queueing,
                 file=file,
             )
             self.send(run, start)

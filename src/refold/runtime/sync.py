@@ -197,6 +197,10 @@ class SyncEngine(SyncStarter):
         key_policy: KeyPolicy = "forever",
         on_taken: OnTaken = "return",
         cancel_with_caller: bool = False,
+        queue: str = "",
+        priority: int | None = None,
+        share: str = "",
+        limit: str = "",
     ) -> SyncStarter:
         """What is said about a run beside its inputs; see `Engine.options`."""
         starter = self.engine.options(
@@ -207,6 +211,10 @@ class SyncEngine(SyncStarter):
             key_policy=key_policy,
             on_taken=on_taken,
             cancel_with_caller=cancel_with_caller,
+            queue=queue,
+            priority=priority,
+            share=share,
+            limit=limit,
         )
         return SyncStarter(starter, self.thread)
 

@@ -6,7 +6,7 @@ from msgspec import Struct, json, to_builtins
 
 from refold.core.facts import ChildEnded, EventsTaken, FanOutEntered, GateDecided, StepIssued, StepSettled
 from refold.core.graph import Graph
-from refold.core.outcomes import SECOND, fault_of_outcome
+from refold.core.outcomes import QUEUE, SECOND, fault_of_outcome
 from refold.core.plan import Arc, Child, Fail, Gate, Quality, Step, Wait, tool_of
 from refold.core.read.loaded import Loaded
 from refold.core.read.summary import progress
@@ -62,7 +62,7 @@ def graph_object(graph: Graph, shows_conditions: bool) -> dict[str, Any]:
             {
                 "step": step.name,
                 "kind": kind_of(step),
-                "queue": step.queue,
+                "queue": step.queue or QUEUE,
                 "is_loop": step.loop is not None,
                 "child": step.work.plan or None if isinstance(step.work, Child) else None,
                 "is_final": s in graph.finalizers,

@@ -36,6 +36,10 @@ class StartBody(Struct, frozen=True, forbid_unknown_fields=True):
     name: str = ""
     labels: dict[str, str] = {}
     plan: str = ""  # the hash of a stored plan, in place of a workflow of the catalogue
+    queue: str = ""  # of the steps that name none; nothing: `default`
+    priority: int | None = None
+    share: str = ""
+    limit: str = ""
     id: str = ""  # of the run: 32 hexadecimal digits; nothing: one is made
 
 
@@ -113,7 +117,16 @@ async def _start(call: Call, body: StartBody, request: str) -> tuple[Summary, bo
     if not run and not body.key and request:
         run = hashlib.sha256(f"{call.credential.id}/{request}".encode()).hexdigest()[:32]
     before = await call.service.read(lambda: call.service.views.summary(run)) if run else None
-    starter = engine.options(key=body.key, name=body.name, run=run, labels=body.labels)
+    starter = engine.options(
+        key=body.key,
+        name=body.name,
+        run=run,
+        labels=body.labels,
+        queue=body.queue,
+        priority=body.priority,
+        share=body.share,
+        limit=body.limit,
+    )
     try:
         handle = await starter.start(workflow, **body.input)
     except Conflict:

@@ -4,7 +4,7 @@ import signal
 import time
 from typing import Any
 
-from msgspec import convert
+from msgspec import convert, to_builtins
 
 from refold.cli import exits, output, words
 from refold.cli.commands.execute import Execution, RunResult, why_left
@@ -12,6 +12,7 @@ from refold.cli.progress import Screen
 from refold.cli.server import channel, server
 from refold.client.connection import NAMESPACE, segment
 from refold.core.graph import Graph
+from refold.core.outcomes import Queueing
 from refold.core.plain_values import to_plain_data
 from refold.core.plan import Plan
 from refold.core.read.summary import progress
@@ -87,9 +88,12 @@ class Offered:
         found = self._channel.ask("GET", f"{NAMESPACE}/workflows/{segment(name)}")
         self.plan: Plan = convert(found["plan"], Plan)
 
-    def start(self, run: str, name: str, key: str, input: dict[str, Any], labels: dict[str, str]) -> str:
+    def start(
+        self, run: str, name: str, key: str, input: dict[str, Any], labels: dict[str, str], queueing: Queueing
+    ) -> str:
         """Return the id of the run, which is another one if the key had its run already."""
         body = {"workflow": self.name, "input": input, "name": name, "labels": labels}
+        body |= to_builtins(queueing)
         body |= {"key": key} if key else {"id": run}
         started: str = self._channel.ask("POST", f"{NAMESPACE}/runs", body)["id"]
         return started

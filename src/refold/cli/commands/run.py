@@ -26,6 +26,7 @@ from refold.cli.options import (
     labels_of,
     output_option,
     progress_option,
+    queueing_options,
     quiet_option,
     run_argument,
     settings,
@@ -38,7 +39,9 @@ from refold.cli.settings import loaded
 from refold.cli.steering import steering
 from refold.cli.tree import NO_PLAYBOOK, PlaybookLines
 from refold.cli.words import now
+from refold.core.outcomes import NO_QUEUEING, Queueing
 from refold.core.plan import BODY, Plan, plan_hash
+from refold.core.queueing import checked_queueing
 from refold.core.read.summary import Summary
 from refold.core.state import PAUSED, TERMINAL
 from refold.errors import Conflict, InvalidValue
@@ -100,7 +103,8 @@ def leave(
         for child in children:
             there.register(child)
         file = "" if plan.events else wanted.playbook.file
-        if not there.start(plan, input, wanted.run, wanted.name, wanted.key, code, wanted.labels, folder, file):
+        named = (wanted.run, wanted.name, wanted.key, code, wanted.labels)
+        if not there.start(plan, input, *named, folder, file, wanted.queueing):
             differ = check_same_start(views, wanted.key, wanted.run, plan, input)
             if differ:
                 out.print_message(other_inputs_text(wanted.run, wanted.key, differ))
@@ -146,6 +150,10 @@ class RunArguments(Struct, frozen=True, kw_only=True):
     unit: str | None = None
     bindings: str | None = None
     agent: str | None = None
+    queue: str = ""
+    priority: int | None = None
+    share: str = ""
+    limit: str = ""
 
 
 class Wanted(Struct, frozen=True):
@@ -157,6 +165,7 @@ class Wanted(Struct, frozen=True):
     playbook: Playbook
     input: dict[str, Any]
     labels: dict[str, str] = {}
+    queueing: Queueing = NO_QUEUEING
 
 
 @click.command()
@@ -167,6 +176,7 @@ class Wanted(Struct, frozen=True):
 @click.option("--name", metavar="NAME", help="The name of the run (without it, two words are chosen).")
 @click.option("--key", metavar="KEY", help="What the run is for; if a run has this key, no other one is started.")
 @label_option("A label, by which lists of runs can be filtered; can be repeated.")
+@queueing_options
 @click.option("--detach", is_flag=True, help="Write the run and leave it to a worker.")
 @until_waiting_option
 @click.option("--dry-run", is_flag=True, help="Read and check, and say what would run.")
@@ -198,7 +208,9 @@ def run(**given: Any) -> int:
     run = run_of_key(asked.key) if asked.key else os.urandom(16).hex()
     input = inputs(asked.input, asked.input_file, _texts(playbook.plan))
     labels = {**playbook.labels(), **labels_of(asked.labels)}
-    wanted = Wanted(run, asked.name or run_name(playbook.plan.name, run), asked.key or "", playbook, input, labels)
+    queueing = checked_queueing(asked.queue, asked.priority, asked.share, asked.limit)
+    name = asked.name or run_name(playbook.plan.name, run)
+    wanted = Wanted(run, name, asked.key or "", playbook, input, labels, queueing)
     if code:
         _stored_input(asked.file, input)  # refuse wrong inputs before anything is written
     elif _talks(asked.progress, asked.quiet):
@@ -394,7 +406,17 @@ def _execute(wanted: Wanted, asked: RunArguments) -> int:
         return _execute_there(wanted, asked, order, source)
 
     async def begin(engine: Any) -> None:
-        starter = engine.options(name=wanted.name, key=wanted.key, run=wanted.run, labels=wanted.labels)
+        lane = wanted.queueing
+        starter = engine.options(
+            name=wanted.name,
+            key=wanted.key,
+            run=wanted.run,
+            labels=wanted.labels,
+            queue=lane.queue,
+            priority=lane.priority,
+            share=lane.share,
+            limit=lane.limit,
+        )
         is_python = is_code(wanted.playbook.file)
         await starter.start(_workflow(asked.file) if is_python else wanted.playbook, **wanted.input)
 
@@ -508,7 +530,8 @@ def _run_offered(asked: RunArguments) -> int:
     if asked.dry_run:
         out.print_message(f"{plan.name} would be started on {server()}")
         return exits.OK
-    run = offered.start(run, name, asked.key or "", input, labels_of(asked.labels))
+    queueing = checked_queueing(asked.queue, asked.priority, asked.share, asked.limit)
+    run = offered.start(run, name, asked.key or "", input, labels_of(asked.labels), queueing)
     with database.reading(asked.db) as views:
         row = database.find_run(views, run)
     shown = {"output": asked.output, "progress": asked.progress, "quiet": asked.quiet}

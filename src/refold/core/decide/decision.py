@@ -24,6 +24,7 @@ from refold.core.commands import (
     child_id,
     child_name,
     command_id,
+    rate_limit,
 )
 from refold.core.decide.effects import EFFECTS
 from refold.core.executors import executor_of
@@ -57,6 +58,8 @@ from refold.core.fold.waits import due_at
 from refold.core.graph import Graph
 from refold.core.outcomes import (
     ITSELF,
+    NO_QUEUEING,
+    QUEUE,
     SECOND,
     Awaited,
     Blob,
@@ -65,11 +68,13 @@ from refold.core.outcomes import (
     Fault,
     Instant,
     Outcome,
+    Queueing,
     Succeeded,
     Suspended,
 )
 from refold.core.pipeline import sealed_in
 from refold.core.plan import BODY, Child, Step, WorkerWork
+from refold.core.queueing import lane_name
 from refold.core.read.loaded import Loaded, event_at, events_of
 from refold.core.read.template_scope import RunScope, item_scope
 from refold.core.state import COMPLETED, FAILED, RUNNING, TERMINAL, FanOut, OpenCommand, RunState
@@ -123,6 +128,7 @@ class Decision(Struct):
     _timers: dict[str, None] = {}
     _orphans: set[str] = set()
     _used: dict[str, int | float] = {}  # before this turn
+    _lanes: dict[str, tuple[str, str]] = {}  # shares and limits of items
     _inputs: dict[str, Any] = {}  # inputs of items, each evaluated once per turn, so that all orders use the same value
     _unfit: dict[str, Fault | None] = {}  # why the child of an item cannot start
 
@@ -248,6 +254,7 @@ class Decision(Struct):
             depth=self.state.depth + 1,
             name=child_name(self.state.name or self.state.run[:8], owner),
             folder=self.state.folder,
+            queueing=self._queueing_of_child(command, call),
             budgeted=not detached and (self.state.budgeted or bool(self.state.budget)),
         )
         self.post(f"{child}/start", child, body)
@@ -281,6 +288,38 @@ class Decision(Struct):
             return scope[step.loop.iterator]
         return with_arc_inputs(self.evaluate.value(step.input, scope), fan.capture.get(ARC_INPUTS, {}))
 
+    def queueing_of(self, command: str) -> Queueing:
+        """Return where a command waits: as its step says, else as its run. Raises CannotEvaluate."""
+        opened = self.state.open[command]
+        step = self.graph.step(opened.step)
+        share, limit = opened.share, opened.limit
+        if opened.item is not None and (step.share is not None or step.limit is not None):
+            share, limit = self._lane_of_item(command, step, opened)
+        return self._queueing(step, share, limit)
+
+    def _queueing(self, step: Step, share: str, limit: str) -> Queueing:
+        own = self.state.queueing
+        priority = own.priority if step.priority is None else step.priority
+        return Queueing(step.queue or own.queue or QUEUE, priority or 0, share or own.share, limit or own.limit)
+
+    def _lane_of_item(self, command: str, step: Step, opened: OpenCommand) -> tuple[str, str]:
+        if command not in self._lanes:
+            fan = self.state.steps[opened.step].fan
+            assert fan is not None and step.loop is not None and opened.item is not None
+            scope = item_scope(fan, self.loaded, step.loop.iterator, opened.item, opened.visit)
+            self._lanes[command] = (
+                lane_name("share", None if step.share is None else self.evaluate.value(step.share, scope)),
+                lane_name("limit", None if step.limit is None else self.evaluate.value(step.limit, scope)),
+            )
+        return self._lanes[command]
+
+    def _queueing_of_child(self, command: str, call: Awaited | None) -> Queueing:
+        """A child inherits queue, priority and share, unless it is told otherwise. A limit is not inherited."""
+        above, own = self.queueing_of(command), NO_QUEUEING if call is None else call.queueing
+        priority = above.priority if own.priority is None else own.priority
+        queue = own.queue or above.queue
+        return Queueing("" if queue == QUEUE else queue, priority or None, own.share or above.share, own.limit)
+
     def misfit_of(self, command: str, plan: str) -> Fault | None:
         """Return why the child of an item cannot start; computed once per turn, because expressions may be involved."""
         if command not in self._unfit:
@@ -310,6 +349,10 @@ class Decision(Struct):
         assert isinstance(step.work, WorkerWork)
         is_body = step.work.tool == BODY
         input = opened.input if opened.item is None and not opened.events else self.input_of(command)
+        queueing = self.queueing_of(command)
+        limit, rate = queueing.limit, 0.0
+        if step.loop is not None and step.loop.rate is not None:
+            limit, rate = rate_limit(self.state.run, step.name, opened.visit), step.loop.rate
         return Command(
             id=command,
             step=step.name,
@@ -318,8 +361,11 @@ class Decision(Struct):
             tool=f"{BODY}:{self.state.plan}" if is_body else step.work.tool,
             item=opened.item,
             input=input,
-            queue=step.queue,
-            priority=step.priority,
+            queue=queueing.queue,
+            priority=queueing.priority or 0,
+            share=queueing.share,
+            limit=limit,
+            rate=rate,
             not_before=opened.not_before,
             timeout=step.timeout,
             progress=opened.progress,
@@ -334,6 +380,7 @@ class Decision(Struct):
 
     def _page_row(self, command: str, step: Step, opened: OpenCommand) -> Command:
         assert step.loop is not None and step.loop.source is not None
+        queueing = self._queueing(step, self.state.queueing.share, "")
         return Command(
             id=command,
             step=step.name,
@@ -341,8 +388,9 @@ class Decision(Struct):
             attempt=opened.attempt,
             tool=SOURCE_TOOL,
             input=self.input_of(command),
-            queue=step.queue,
-            priority=step.priority,
+            queue=queueing.queue,
+            priority=queueing.priority or 0,
+            share=queueing.share,
             not_before=opened.not_before,
             timeout=step.loop.source.timeout,
         )
@@ -408,6 +456,7 @@ class Decision(Struct):
             predecessor=state.run,
             signals=state.signals,
             folder=state.folder,
+            queueing=state.queueing,
             budgeted=state.budgeted,
         )
         self.post(f"{successor}/start", successor, body)

@@ -16,6 +16,7 @@ from refold.core.fold.routing import ARC_INPUTS, arc_inputs_of, with_arc_inputs
 from refold.core.outcomes import Failed, Fault, Report, fault_of_outcome
 from refold.core.pipeline import TaskPipeline
 from refold.core.plan import Call, Child, Fail, Gate, Quality, Step, Wait
+from refold.core.queueing import lane_name
 from refold.core.read.loaded import item_value
 from refold.core.read.template_scope import capture
 from refold.core.retry import delay
@@ -69,13 +70,15 @@ def _issue(d: Decision, s: int) -> StepIssued | FanOutEntered:
         return _enter_fan_out(d, step, visit)
     match step.work:
         case Call() | TaskPipeline():
-            return StepIssued(step.name, visit, input=_input(d, step, visit))
+            share, limit = _lane(d, step, visit)
+            return StepIssued(step.name, visit, input=_input(d, step, visit), share=share, limit=limit)
         case Child(plan=plan):
             fault = d.refuses(plan or d.state.plan)
             if fault is not None:
                 raise CannotStart(fault)
             child = child_id(d.state.run, command_id(step.name, visit))
-            return StepIssued(step.name, visit, input=_input(d, step, visit), child=child)
+            share, limit = _lane(d, step, visit)
+            return StepIssued(step.name, visit, input=_input(d, step, visit), child=child, share=share, limit=limit)
         case Gate():
             return issue_gate(d, step, step.work, visit)
         case Wait():
@@ -86,6 +89,15 @@ def _issue(d: Decision, s: int) -> StepIssued | FanOutEntered:
             why = str(rendered(d, message, visit))
             fault = Fault(str(rendered(d, kind, visit)), why, retryable=False, data=rendered(d, data, visit))
             raise CannotStart(fault)
+
+
+def _lane(d: Decision, step: Step, visit: int) -> tuple[str, str]:
+    """The share and the limit of a step, recorded with it: later its templates might give other values."""
+    if step.share is None and step.limit is None:
+        return "", ""
+    arc_inputs = _arc_inputs(d, step)
+    share, limit = (rendered(d, each, visit, arc_inputs) for each in (step.share, step.limit))
+    return lane_name("share", share), lane_name("limit", limit)
 
 
 def _input(d: Decision, step: Step, visit: int) -> Any:
@@ -131,12 +143,14 @@ def _enter_fan_out(d: Decision, step: Step, visit: int) -> FanOutEntered:
 
 
 def _captured(d: Decision, step: Step, visit: int) -> dict[str, Any]:
-    if step.loop is None or step.input is None:
+    templates = [each for each in (step.input, step.share, step.limit) if each is not None]
+    if step.loop is None or not templates:
         return {}
     own = frozenset({step.loop.iterator, "iter", "loop", "loop_index", "visit"})
     arc_inputs = _arc_inputs(d, step)
     scope = d.evaluate.names(d.scope({"visit": visit, ARC_INPUTS: arc_inputs} if arc_inputs else {"visit": visit}))
-    return capture(scope, d.evaluate.paths(step.input), own) | ({ARC_INPUTS: arc_inputs} if arc_inputs else {})
+    paths = [path for each in templates for path in d.evaluate.paths(each)]
+    return capture(scope, paths, own) | ({ARC_INPUTS: arc_inputs} if arc_inputs else {})
 
 
 def fill_windows(d: Decision) -> None:
@@ -174,12 +188,14 @@ def _unfit(d: Decision, step: Step, visit: int, items: Iterable[int]) -> Iterato
     refused = d.refuses(step.work.plan or d.state.plan) if isinstance(step.work, Child) else None
     if refused is not None:
         yield from (Report(1, Failed(refused), item=item) for item in items)
-    if (step.input is None and not isinstance(step.work, Child)) or refused is not None:
+    plain = step.input is None and step.share is None and step.limit is None
+    if (plain and not isinstance(step.work, Child)) or refused is not None:
         return
     for item in items:
         command = command_id(step.name, visit, item)
         try:
             d.input_of(command)
+            d.queueing_of(command)
         except CannotEvaluate as error:
             yield Report(1, Failed(Fault("expression", str(error), retryable=False)), item=item)
             continue

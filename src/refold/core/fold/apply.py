@@ -153,7 +153,7 @@ def _run_started(graph: Graph, state: RunState, fact: RunStarted) -> None:
     _may(RunStarted, life_of(state), "the run")
     state.life, state.started_at = RUNNING, state.at
     state.plan, state.name, state.key, state.labels = fact.plan, fact.name, fact.key, fact.labels
-    state.folder = fact.folder
+    state.folder, state.queueing = fact.folder, fact.queueing
     state.input = fact.input if graph.plan.computed else {**graph.plan.defaults, **fact.input}
     state.parent, state.depth, state.predecessor = fact.parent, fact.depth, fact.predecessor
     state.schedule, state.budgeted = fact.schedule, fact.budgeted
@@ -180,6 +180,8 @@ def _step_issued(graph: Graph, state: RunState, fact: StepIssued) -> None:
         state.open[command] = OpenCommand(
             s, fact.visit, None, fact.attempt, fact.input, fact.not_before, fact.until, fact.signal, fact.child
         )
+        if fact.share or fact.limit:
+            state.open[command].share, state.open[command].limit = fact.share, fact.limit
         if fact.signal:
             visits.wait_for(state, fact.signal, command)
     if fact.child:

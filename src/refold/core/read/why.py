@@ -6,12 +6,12 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from refold.core.commands import SOURCE_TOOL
+from refold.core.commands import RATE, SOURCE_TOOL, rate_limit
 from refold.core.fold.events import open_requests, runs_out, timer_key
 from refold.core.fold.gates import most_votes
 from refold.core.fold.waits import due_at
 from refold.core.graph import Graph
-from refold.core.outcomes import ANSWER, Instant
+from refold.core.outcomes import ANSWER, QUEUE, Instant
 from refold.core.pipeline import TaskPipeline
 from refold.core.plan import BODY, Call, Child, CodeIdentity, Gate, Step, WorkerWork, is_body
 from refold.core.read.budget import PAUSED_BY_BUDGET, over_budget, over_budget_text
@@ -49,6 +49,7 @@ class WorkerView(Struct, frozen=True):
     plans: Mapping[str, str] = {}  # plans whose code workers have: hash -> name
     codes: Mapping[str, CodeIdentity] = {}  # which code that is, by the same hashes; older plans have none
     queues: Mapping[str, frozenset[str]] = {}  # worker -> its queues, if it does not serve all
+    limits: Mapping[str, Instant | None] = {}  # those that allow nothing now, and when a rate allows more
 
 
 class Reason(Struct, frozen=True, omit_defaults=True):
@@ -58,6 +59,7 @@ class Reason(Struct, frozen=True, omit_defaults=True):
     no_worker (note: as well)
     no_code (note: as well, sources: plans of that workflow whose code workers have, places: where, run)
     no_tool (note: which)
+    limit (note: which, until: when its rate allows more)   rate (until)
     no_queue (note: which)   paused (by, since, note)   backoff (until)
     batch (count, signal: the group, until, note: how many events are wanted)
     parked (until, signal, note)   timer (until)   signal (signal, until)   gate (until, assignee, note, count:
@@ -143,16 +145,21 @@ def _placed(graph: Graph, state: RunState, opened: OpenCommand, world: WorkerVie
     A Python body can run only on a worker that has its code.
     """
     step = graph.step(opened.step)
+    limit = "" if opened.page else _limit_of(state, step, opened)
+    if limit in world.limits:
+        kind, note = ("rate", "") if limit.startswith(RATE) else ("limit", limit)
+        return structs.replace(reason, kind=kind, note=note, until=world.limits[limit])
+    queue = step.queue or state.queueing.queue or QUEUE
     tool = _tool(step, opened, state.plan)
     able = _able(world, tool)
-    idle, able = able, None if able is None else [each for each in able if _serves(world, each, step.queue)]
+    idle, able = able, None if able is None else [each for each in able if _serves(world, each, queue)]
     coded = is_body(step) and not opened.page
     note = f"{graph.plan.name} {state.plan[:SHORT]}" if coded else ""
     if able is not None and not able:
         if not world.workers:
             return structs.replace(reason, kind="no_worker", note=note)
         if idle:
-            return structs.replace(reason, kind="no_queue", note=step.queue)
+            return structs.replace(reason, kind="no_queue", note=queue)
         if not coded:
             return structs.replace(reason, kind="no_tool", note=tool)
         others = [plan for plan in world.plans if _may_follow(graph, world, plan)]
@@ -165,6 +172,14 @@ def _placed(graph: Graph, state: RunState, opened: OpenCommand, world: WorkerVie
         return structs.replace(reason, note=note)
     first = min(busy, key=lambda holder: holder.until)
     return structs.replace(reason, worker=first.worker, until=first.until, note=note)
+
+
+def _limit_of(state: RunState, step: Step, opened: OpenCommand) -> str:
+    """Return the limit of a command; that of an item is known only if it is the same for all items."""
+    if step.loop is not None and step.loop.rate is not None:
+        return rate_limit(state.run, step.name, opened.visit)
+    same = step.limit if isinstance(step.limit, str) and "{" not in step.limit else ""
+    return opened.limit or same or ("" if step.limit is not None else state.queueing.limit)
 
 
 def _may_follow(graph: Graph, world: WorkerView, plan: str) -> bool:

@@ -111,6 +111,12 @@ def _batch(reason: Reason, when: MomentTexts) -> str:
     return f"has {reason.count} of {reason.note} events{of}{limit}"
 
 
+def _limit(reason: Reason, when: MomentTexts) -> str:
+    return (
+        f"is kept back until {when.until(reason.until)} by the limit" if reason.until else "is kept back by the limit"
+    )
+
+
 KINDS: dict[str, Callable[[Reason, MomentTexts], str]] = {
     "running": lambda reason, when: f"runs in worker {reason.worker}",
     "slot": _slot,
@@ -118,6 +124,8 @@ KINDS: dict[str, Callable[[Reason, MomentTexts], str]] = {
     "no_code": lambda reason, when: no_code(reason),
     "no_tool": lambda reason, when: "no live worker has the tool",
     "stuck": lambda reason, when: "stuck",
+    "limit": _limit,
+    "rate": lambda reason, when: f"is kept back by the rate of its loop until {when.until(reason.until or 0)}",
     "no_queue": lambda reason, when: "no live worker serves the queue",
     "batch": _batch,
     "paused": _paused,
@@ -136,7 +144,10 @@ KINDS: dict[str, Callable[[Reason, MomentTexts], str]] = {
 }
 
 
-FIRST = ("stuck", "paused", "no_worker", "no_code", "no_tool", "no_queue", "gate", "signal", "parked", "child", "timer")
+FIRST = (
+    *("stuck", "paused", "no_worker", "no_code", "no_tool", "no_queue", "limit", "gate", "signal", "parked", "child"),
+    "timer",
+)
 """Kinds that say most about a run as a whole, in this order; then all others, in the order of the steps."""
 
 

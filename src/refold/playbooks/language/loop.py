@@ -41,6 +41,12 @@ LOOP = Table(
             " it they run one after the other, unless `spec` has another mode",
         ),
         Key(
+            name="rate",
+            type="rate",
+            example="20/s",
+            about="how many items may start in a second (`/s`), minute (`/m`) or hour (`/h`)",
+        ),
+        Key(
             name="key",
             type="template",
             example='"{{ item.id }}"',

@@ -77,7 +77,8 @@ STEP = Table(
             name="queue",
             type="text",
             example="heavy",
-            about="the queue (`default`). A worker serves all queues, or those in its REFOLD_QUEUES",
+            about="the queue (that of the run, or `default`). A worker serves all queues, or those in its"
+            " REFOLD_QUEUES",
         ),
         Key(
             name="priority",
@@ -85,7 +86,21 @@ STEP = Table(
             least=-1_000_000,
             most=1_000_000,
             example="5",
-            about="steps with a higher number are taken first (0)",
+            about="steps with a higher number are taken first (that of the run, or 0)",
+        ),
+        Key(
+            name="share",
+            type="lane",
+            example='"{{ workload.customer }}"',
+            about="whom the work is for. Shares of a queue and priority take turns, by their weights; without a share"
+            " it is that of the run",
+        ),
+        Key(
+            name="limit",
+            type="lane",
+            example="mail-server",
+            about="the limit that it counts for: how many may run at a time, or start in a second, is set by"
+            " `refold limits set` (that of the run)",
         ),
     ),
     {

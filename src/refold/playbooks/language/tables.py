@@ -28,6 +28,7 @@ Type = Literal[
     "join",
     "limit",  # a duration, or an expression that gives one
     "loop mode",
+    "lane",  # the name of a share or a limit, or a text with an expression that gives one
     "labels",  # a map of scalars
     "map",
     "name",
@@ -37,6 +38,7 @@ Type = Literal[
     "playbook name",
     "schema",  # a JSON Schema
     "share",  # a whole number, or a percentage
+    "rate",  # a number with `/s`, `/m` or `/h`
     "sets",  # a map of `ctx.name` to templates
     "source",
     "step",  # the name of a step
