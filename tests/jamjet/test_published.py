@@ -206,3 +206,23 @@ def test_the_agents_of_a_file_beside_are_known() -> None:
     files["agents.yaml"] = b"agents: {scout: {strategy: react}}"
     with pytest.raises(InvalidPlaybook, match=r"agents\.yaml:1:17"):
         read_text(graph("a: {type: agent, agent_ref: scout}"), load=load)
+
+
+def test_whoever_is_bound_is_read_by_its_kind(tmp_path: Path) -> None:
+    (tmp_path / "w.yaml").write_text(
+        graph(
+            "a: {type: tool, tool_ref: t, input: {q: '{{ state.q }}'}, output_key: seen, next: b}\n"
+            "b: {type: agent, agent_ref: helper, input: {prompt: 'Say {{ state.q }}'}, output_key: told, next: c}\n"
+            "c: {type: model, model: m, prompt: 'Hello {{ state.q }}', output_key: said}"
+        )
+    )
+    bindings = {
+        "tools": {"t": {"kind": "shell", "command": ["cat"], "stdin": "{{ input | tojson }}"}},
+        "agents": {"helper": {"kind": "shell", "command": ["cat"], "stdin": "{{ prompt }}"}},
+        "models": {"m": {"kind": "shell", "command": ["cat"], "stdin": "{{ input.messages[0].content }}"}},
+    }
+    (tmp_path / "refold-bindings.yaml").write_text(json.dumps(bindings))
+    with here(tmp_path):
+        done = command("run", "w.yaml", "-q", "-i", "q=hey")
+    state = json.loads(done.out)
+    assert (state["seen"], state["told"], state["said"]) == ({"q": "hey"}, "Say hey", "Hello hey")

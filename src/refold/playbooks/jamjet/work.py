@@ -19,6 +19,7 @@ from refold.playbooks.jamjet.whole import read_beside
 from refold.playbooks.reader.reading import Reading, cut
 from refold.playbooks.yaml.text import Node
 from refold.schemas import schema_flaw
+from refold.templates.jamjet.results import READS
 
 OWN_TOOLS = ("jamjet.agents.tool_runtime", "dispatch_tool_calls")
 OWN_DISPATCH = "refold.tools.python.tool_calls:dispatch"
@@ -87,7 +88,7 @@ class Workshop:
             keys = {**task.keys, "method": task.keys.get("method", "POST")}
         task = structs.replace(task, name="call", keys=keys)
         given = {"input": {**input}, "scope": {"$plain": {}}}
-        reads = task.kind if task.kind in ("http", "mcp", "llm") else ""
+        reads = task.kind if task.kind in READS else ""
         about = {"node": "function", **({"reads": reads} if reads else {}), **info}
         pipeline = TaskPipeline(tasks=(task,), single=True, timeout=node.timeout, keychain=keychain_of(task))
         return NodeWork(pipeline, given, about)

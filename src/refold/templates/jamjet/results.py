@@ -126,11 +126,25 @@ def _last(raw: Any) -> Any:
     return _http(raw)
 
 
+def _printed(raw: Any) -> Any:
+    """What a program has printed: JSON, else text."""
+    if not isinstance(raw, dict) or "stdout" not in raw:
+        return raw
+    return parsed(raw["stdout"].strip())
+
+
 def _text(raw: Any) -> Any:
     return raw.get("text", raw) if isinstance(raw, dict) and "finish_reason" in raw else raw
 
 
-READS: Mapping[str, Callable[[Any], Any]] = {"http": _http, "mcp": _mcp, "a2a": _agent_task, "llm": _text}
+READS: Mapping[str, Callable[[Any], Any]] = {
+    "http": _http,
+    "mcp": _mcp,
+    "a2a": _agent_task,
+    "llm": _text,
+    "shell": _printed,
+    "container": _printed,
+}
 
 
 def parsed(text: Any) -> Any:
@@ -153,7 +167,9 @@ _OF_MODELS = ("text", "content", "tool_calls", "finish_reason")
 
 def answer_of(raw: Any) -> dict[str, Any]:
     """Return the answer of a model as `{content, model, finish_reason, tool_calls}`, whoever has given it."""
-    found = plain(raw)
+    found = _http(plain(raw))
+    if isinstance(found, dict) and "stdout" in found:
+        found = found["stdout"].strip()
     if not isinstance(found, dict) or not any(name in found for name in _OF_MODELS):
         found = {"content": found}
     content = found["content"] if "content" in found else found.get("text")
