@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 PINNED := $(PIP) --require-hashes --only-binary :all: --requirement
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test page ui check bench bench-python bench-postgres bench-peers mutants shape proof crash newcomer lock clean
+.PHONY: help demo test page ui check bench bench-python bench-postgres bench-peers mutants shape proof crash chaos newcomer lock clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ proof: $(READY) ## Run the slow proofs (about 10 minutes on 2 cores)
 
 crash: $(READY) ## Kill real processes and cut the power, at every point (about 15 minutes, on a quiet machine)
 	$(BIN)/python tests/run_proof.py tests/crash
+
+chaos: $(READY) ## Run a fleet on PostgreSQL under faults (about 3 hours; ROW=T1: one row, SECONDS=60: shorter)
+	$(BIN)/python -m tests.chaos $(ROW) $(if $(SECONDS),--seconds $(SECONDS))
 
 newcomer: $(READY) ## A newcomer's first hour, on a fresh clone: the two commands, a playbook, kills, a worker, a schedule
 	$(BIN)/python tests/newcomer.py

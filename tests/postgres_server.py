@@ -53,7 +53,7 @@ def server(version: int = 18, settings: Sequence[str] = FAST) -> Iterator[Server
     """Start a server of this version; it is gone afterwards, with its folder."""
     folder = Path(tempfile.mkdtemp(prefix="refold-pg-"))
     folder.chmod(0o755)
-    data, port = folder / "data", _free_port()
+    data, port = folder / "data", free_port()
     data.mkdir(mode=0o700)
     if os.geteuid() == 0:
         shutil.chown(data, USER, _group())
@@ -124,7 +124,7 @@ def _group() -> int:
     return pwd.getpwnam(USER).pw_gid
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

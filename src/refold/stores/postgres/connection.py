@@ -60,6 +60,7 @@ class Session:
         self.is_pinned = False  # a turn needs this connection and no other
         self._connection: psycopg.Connection[Any] | None = None
         self._failures, self._not_before = 0, 0.0
+        self._away_since = 0.0  # when the first of these attempts failed
         self._is_closed = False
         self.pid = 0
         self.started: Any = None  # when the backend began: a pid may be used again
@@ -88,10 +89,12 @@ class Session:
             self._connection = connection = self._opened()
         except psycopg.Error as error:
             self._failures += 1
-            longest = min(FIRST_PAUSE * 2 ** min(self._failures, 10), LONGEST_PAUSE)
+            self._away_since = self._away_since or time.monotonic()
+            away = time.monotonic() - self._away_since  # a server that was away shortly is asked again soon
+            longest = min(FIRST_PAUSE * 2 ** min(self._failures, 10), max(FIRST_PAUSE, away), LONGEST_PAUSE)
             self._not_before = time.monotonic() + random.uniform(0, longest)
             raise connection_error(error, self.address) from error
-        self._failures = 0
+        self._failures, self._away_since = 0, 0.0
         return connection
 
     def _opened(self) -> psycopg.Connection[Any]:
