@@ -68,6 +68,20 @@ const scripts = await build({
 });
 const styles = await build({ ...shared, entryPoints: ["src/styles/page.css"], outdir: "out", entryNames: "[name]-[hash]" });
 
+// The page of one run in a file that needs no server: everything in one script, and layouts without a worker.
+const alone = {
+  name: "alone",
+  setup: (made) => {
+    made.onResolve({ filter: /^\.\/layout$/ }, () => ({ path: join(source, "graph/layout-inline.ts") }));
+    made.onResolve({ filter: /^\.\/later$/ }, () => ({ path: "later", namespace: "none" }));
+    made.onLoad({ filter: /./, namespace: "none" }, () => ({ contents: "export {}" }));
+  },
+};
+const file = await build({
+  ...shared, entryPoints: ["src/file.tsx"], format: "iife", outdir: "out", jsx: "automatic", jsxImportSource: "preact",
+  plugins: [alone],
+});
+
 const name = (path) => relative(join(here, "out"), path);
 const made = new Map([[workerName, workerData]]);
 for (const each of [...scripts.outputFiles, ...styles.outputFiles]) made.set(name(each.path), each.contents);
@@ -101,7 +115,7 @@ const editor = editorEntry
   ? [...need(editorEntry, new Set())].filter((path) => !first.has(path))
       .reduce((sum, path) => sum + packed.get(relative("out", path)).length, 0)
   : 0;
-const all = [...made.values()].reduce((sum, data) => sum + data.length, html.length);
+const all = [...made.values(), file.outputFiles[0].contents].reduce((sum, data) => sum + data.length, html.length);
 
 const kib = (bytes) => `${(bytes / 1024).toFixed(1)} KiB`;
 console.log(`first load ${kib(firstLoad)} of ${kib(FIRST_LOAD)} gzipped in ${firstNames.length + 1} files; ` +
@@ -113,6 +127,8 @@ if (all > ALL) throw new Error(`all files are ${kib(all)}: at most ${kib(ALL)}`)
 rmSync(output, { recursive: true, force: true });
 mkdirSync(join(output, "assets"), { recursive: true });
 writeFileSync(join(output, "index.html"), html);
+writeFileSync(join(output, "file.js"), file.outputFiles[0].contents);
+writeFileSync(join(output, "file.css"), styles.outputFiles[0].contents);
 for (const [file, data] of made) {
   writeFileSync(join(output, "assets", file), data);
   writeFileSync(join(output, "assets", `${file}.gz`), packed.get(file));

@@ -44,6 +44,7 @@ RUNS = (
     "delete",
     "prune",
     "record",
+    "export",
 )
 GATES = ("list", "show", "approve", "reject", "answer")
 SCHEDULES = ("create", "list", "show", "pause", "resume", "trigger", "backfill", "preview", "delete")

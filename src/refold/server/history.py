@@ -139,14 +139,6 @@ async def delete_run(call: Call) -> Answer:
     return Answer(status=204)
 
 
-async def export_run(call: Call) -> Answer:
-    """The whole run as one file, with everything that it waits for. Pause it first."""
-    row = await run_row(call)
-    data = await call.service.engine.export(row.run)
-    name = f'attachment; filename="run-{row.run[:32]}.json"'
-    return Answer(raw=data, headers={"content-disposition": name, "content-security-policy": "sandbox"})
-
-
 async def import_run(call: Call) -> Answer:
     """Take a run from an export. It continues as soon as a worker serves it."""
     run = await call.service.engine.restore(json.encode(call.body.run))

@@ -7,6 +7,7 @@ from msgspec import Struct, json
 from refold.server import (
     audit,
     desk_routes,
+    export,
     graphs,
     health,
     history,
@@ -157,7 +158,15 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route("GET", f"{RUN}/usage", "read", history.show_usage, "What a run has used, and its budget."),
     Route("DELETE", RUN, "operate", history.delete_run, "Remove a run that is over, with its child runs.", status=204),
-    Route("GET", f"{RUN}/export", "values", history.export_run, "The whole run as one file.", is_download=True),
+    Route(
+        "GET",
+        f"{RUN}/export",
+        "values",
+        export.export_run,
+        "The whole run as one file: to import it, or as a page to look at.",
+        query=export.ExportQuery,
+        is_download=True,
+    ),
     Route(
         "POST",
         f"{N}/runs:import",

@@ -1,29 +1,11 @@
 // Asks the server. Every answer is parsed twice over: as data, and, where values matter, as the text that was sent.
 import { signal } from "@preact/signals";
 import { place } from "../app/router";
+import { Problem, type ProblemDocument } from "./problem";
+import { answerFrom, recording } from "./recorded";
 import type { Me } from "./types";
 
-export interface ProblemDocument {
-  title: string;
-  status: number;
-  detail: string;
-  code: string;
-  errors?: { pointer?: string; line?: number; column?: number; hint?: string; detail?: string; code?: string }[];
-  trace_id?: string;
-}
-
-/** What the server refused, in its own words. */
-export class Problem extends Error {
-  constructor(readonly document: ProblemDocument) {
-    super(document.detail || document.title);
-  }
-  get status(): number {
-    return this.document.status;
-  }
-  get code(): string {
-    return this.document.code;
-  }
-}
+export { Problem, type ProblemDocument } from "./problem";
 
 /** The server did not answer. */
 export class NoAnswer extends Error {}
@@ -74,6 +56,7 @@ interface Sending {
 export async function ask<T>(path: string, sending: Sending = {}): Promise<Answer<T>> {
   const headers: Record<string, string> = { "x-refold": "1" };
   const method = sending.method ?? "GET";
+  if (recording) return recordedAnswer(method, path, sending.query ?? {});
   if (method !== "GET") headers["content-type"] = "application/json";
   if (sending.ifMatch) headers["if-match"] = sending.ifMatch;
   if (method === "POST") headers["idempotency-key"] = crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
@@ -91,6 +74,11 @@ export async function ask<T>(path: string, sending: Sending = {}): Promise<Answe
   const text = answer.status === 204 ? "" : await answer.text();
   if (!answer.ok) throw problemOf(answer, text);
   return { data: (text ? JSON.parse(text) : null) as T, tag: answer.headers.get("etag") ?? "", text };
+}
+
+async function recordedAnswer<T>(method: string, path: string, query: Parameters): Promise<Answer<T>> {
+  const data = recording ? (answerFrom(recording, method, path, query) as T) : (null as T);
+  return { data, tag: "", text: JSON.stringify(data) };
 }
 
 function problemOf(answer: Response, text: string): Problem {

@@ -205,7 +205,7 @@ export interface Routes {
   "GET /api/v1/ns/{ns}/runs/{run}/export": {
     permission: "values";
     path: { ns: string; run: string };
-    query: Record<string, never>;
+    query: { as?: "html" | "json" | "size" };
     body: undefined;
     reply: unknown;
   };

@@ -179,8 +179,8 @@ function StartForm({ entry, last }: { entry: Whole; last: RunRow | null }) {
   const pairs = labels.split(",").map((each) => each.trim()).filter(Boolean).map((each) => each.split(/[:=](.*)/s, 2) as [string, string?]);
   const again = () => {
     if (!last) return;
-    get<{ value?: string; ref?: unknown }>(runPath(last.id, "input"), { values: "text" }).then(
-      (found) => (found.value === undefined ? notify("that input is too large for a form", true) : setInput(found.value)),
+    get<{ text?: string; ref?: unknown }>(runPath(last.id, "input"), { values: "text" }).then(
+      (found) => (found.text === undefined ? notify("that input is too large for a form", true) : setInput(found.text)),
       (problem: Error) => notify(problem.message, true),
     );
   };

@@ -10,6 +10,7 @@ from msgspec import convert, json
 
 from refold.cli import database, words
 from refold.cli import output as out
+from refold.cli.commands.export import export
 from refold.cli.commands.items import item_option, step_option
 from refold.cli.options import inputs, label_option, labels_of, output_option, run_argument, store_option, value_of, who
 from refold.cli.server import db_argument
@@ -520,4 +521,5 @@ COMMANDS = {
     "delete": delete,
     "prune": prune,
     "record": record,
+    "export": export,
 }
