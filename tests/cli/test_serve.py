@@ -42,7 +42,7 @@ def serving(folder: Path, *more: str, token: str = "") -> Iterator[Served]:
         while "serves" not in lines[-1] and "shows" not in lines[-1]:
             assert lines[-1], "".join(lines)
             lines.append(process.stderr.readline())
-        address = lines[-1].split()[-1]
+        address = re.findall(r"http://\S+", lines[-1])[0]
         if not token:
             lines += [process.stderr.readline(), process.stderr.readline()]
             token = lines[-2].split()[-1]

@@ -344,7 +344,7 @@ async def test_a_child_run_and_its_failure() -> None:
             return StopEvent(result=[first, str(failed)])
         return StopEvent()
 
-    assert await result(only) == [8, "doubled: below nothing"]
+    assert await result(only) == [8, "doubled: ValueError: below nothing"]
 
 
 async def test_a_playbook_is_a_child_of_a_python_workflow_and_the_other_way_round() -> None:

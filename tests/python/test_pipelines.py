@@ -268,7 +268,7 @@ async def test_if_no_branch_succeeds_the_stage_fails_and_tells_of_all() -> None:
     branches = [Stage("a", fails), Stage("b", fails)]
     failed = stage_failure(await error(Pipeline("p", [ParallelStage("race", branches, join="first")])))
     assert failed.stage == "race"
-    assert "race::a: fails: broken; race::b: fails: broken" in str(failed)
+    assert "race::a: fails: ValueError: broken; race::b: fails: ValueError: broken" in str(failed)
 
 
 async def test_a_race_in_which_nobody_takes_part_is_skipped() -> None:

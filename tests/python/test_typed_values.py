@@ -423,7 +423,7 @@ async def test_a_start_event_and_the_fault_of_a_child_can_be_stored() -> None:
             ctx.set("event", ev)
             return StopEvent(result=[ctx.get("event"), ctx.get("fault").message])
 
-    assert await result(Keeps, a=5) == [Wanted(a=5, b=2), "breaks: 'gone'"]
+    assert await result(Keeps, a=5) == [Wanted(a=5, b=2), "breaks: KeyError: 'gone'"]
 
 
 async def test_a_workflow_names_the_class_of_its_result_in_an_annotation() -> None:

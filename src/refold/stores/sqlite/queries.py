@@ -62,12 +62,17 @@ ADD_LABEL: Final = "insert or ignore into labels (namespace, run, label, created
 """A label of a run that starts."""
 
 LAST_CHANGED: Final = """
-    select run, head, change, coalesce((select change from removed_changes where namespace = ?1), 0)
+    select run, head, change, max(
+        coalesce((select change from removed_changes where namespace = ?1), 0),
+        coalesce((select max(change) from feed where namespace = ?1), 0))
     from runs indexed by runs_by_change where namespace = ?1 order by change desc limit 1"""
-"""The run that changed last, and the highest number of a removed run. Under the writer's lock the next number can be
-given."""
+"""The run that changed last, and the highest number of a removed run, or of one whose row is lost. Under the writer's
+lock the next number can be given."""
 
-REMOVED_CHANGE: Final = "select '', 0, 0, change from removed_changes where namespace = ?"
+REMOVED_CHANGE: Final = """
+    select '', 0, 0, max(
+        coalesce((select change from removed_changes where namespace = ?1), 0),
+        coalesce((select max(change) from feed where namespace = ?1), 0))"""
 """The same where there is no run."""
 
 CHANGED: Final = """
