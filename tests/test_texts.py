@@ -80,6 +80,7 @@ def mentions(pattern: re.Pattern[str]) -> list[str]:
     return [
         f"{path.relative_to(ROOT)}:{number}"
         for path in project_files()
+        if path.suffix != ".png"  # whose bytes spell any short word somewhere
         for number, line in enumerate(path.read_text(encoding="utf-8", errors="ignore").splitlines(), 1)
         if pattern.search(line)
     ]
