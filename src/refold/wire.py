@@ -123,6 +123,7 @@ class BeatBody(Struct, frozen=True):
     left: tuple[tuple[Place, float], ...] = ()  # seconds that the bodies still have
     told: tuple[Place, ...] = ()  # of which the worker knows that their run is cancelled
     wait: float = 0.0  # seconds to wait until a held lease is taken away, or its run is cancelled
+    runs: tuple[str, ...] = ()  # of which the worker has live objects
 
 
 class KeptLease(Struct, frozen=True):
@@ -139,6 +140,7 @@ class Beaten(Struct, frozen=True):
     kept: tuple[KeptLease, ...] = ()
     interrupted: tuple[Place, ...] = ()  # those whose run is cancelled while their body is running
     stop: bool = False  # the worker is to end
+    over: tuple[str, ...] = ()  # those of the runs that have ended
 
 
 class HandBackBody(Struct, frozen=True):

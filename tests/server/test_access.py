@@ -15,6 +15,7 @@ from tests.server.conftest import NS, Server
 GUARDED = [route for route in ROUTES if route.need not in ("open", "ticket")]
 FILLED = {
     "ns": "default",
+    "worker": "w",
     "n": "1",
     "i": "0",
     "run": "r1",

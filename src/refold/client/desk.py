@@ -101,6 +101,13 @@ class ServerClock:
         await asyncio.sleep(seconds)
 
 
+class Watched(Struct, frozen=True):
+    """What a worker has to do: look at its leases, and let go of the live objects of runs that are over."""
+
+    looks: bool = False
+    over: tuple[str, ...] = ()
+
+
 class Counted(Struct):
     """The lines that were published under a lease; one call at a time, so that they keep their order."""
 
@@ -263,16 +270,17 @@ class RemoteDesk:
 
     # ---- what else a worker asks
 
-    async def watch(self) -> bool:
-        """Wait until the server takes a lease away or cancels its run, at most some seconds. Return whether the worker
-        has to look at its leases."""
-        body = BeatBody(tuple(self._held), told=tuple(self._told & self._held.keys()), wait=self.longest_wait)
+    async def watch(self, runs: Collection[str]) -> "Watched":
+        """Wait until the server takes a lease away or cancels its run, at most some seconds. `runs` are those of which
+        the worker has live objects."""
+        told = tuple(self._told & self._held.keys())
+        body = BeatBody(tuple(self._held), told=told, wait=self.longest_wait, runs=tuple(runs))
         found = await self._call("beat", body, Beaten, waits=self.longest_wait)
         self._hear(found)
         kept = {(each.run, each.command, each.generation) for each in found.kept}
         gone = [each for each in body.held if each in self._held and each not in kept]
         self._told &= self._held.keys()
-        return bool(gone or found.interrupted)
+        return Watched(bool(gone or found.interrupted), found.over)
 
     async def blob(self, run: str, hash: str) -> bytes:
         """Return a large value. Raises NotFound."""

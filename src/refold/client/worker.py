@@ -185,10 +185,16 @@ async def _work(remote: RemoteWorker) -> None:
 
 
 async def _watch(remote: RemoteWorker) -> None:
-    """Hear what the server takes away: commands that are withdrawn, and runs that are cancelled."""
+    """Hear what the server takes away: commands that are withdrawn, and runs that are cancelled or over."""
+    over: set[str] = set()  # runs that are over, and whose live objects are still in use here
     while True:
         try:
-            if await remote.desk.watch():
+            over &= remote.code.sessions.keys()
+            found = await remote.desk.watch(remote.code.sessions.keys() - over)
+            for run in found.over:
+                remote.code.run_ended(run)
+            over.update(found.over)
+            if found.looks:
                 await remote.worker.keeper.look()
         except RefoldError as error:
             with suppress(Exception):

@@ -17,6 +17,7 @@ from msgspec import Struct, json
 from refold.core.commands import LetterReport
 from refold.core.facts import Fact, ItemsSettled, PageCame, StepSettled
 from refold.core.outcomes import SECOND, Report
+from refold.core.state import TERMINAL
 from refold.doorbells.local import LocalDoorbell
 from refold.errors import Conflict, InvalidValue, LeaseLost, NotFound, RefoldError, StaleWrite, Unavailable
 from refold.logs import logger
@@ -44,6 +45,7 @@ log = logger("server")
 LOOK_EVERY = 1.0  # seconds between two looks while somebody waits, if the doorbell does not ring
 SHORTEST_LOOK = 0.25  # seconds between two looks at the leases of a worker
 MOST_TOLD = 10_000  # leases of which a server knows that their worker has let go
+MOST_RUNS = 1000  # that a worker asks about at once
 PART = 512 * 1024  # bytes of a blob in one document
 BLOBS, LINES = "desk-blob", "desk-lines"
 KEPT_FOR = 3600 * SECOND  # what a worker has sent and not used
@@ -203,10 +205,22 @@ class RemoteDesk:
             kept = {place(each) for each in leases}
             gone = seen - kept - set(self._let_go)
             seen.update(kept)
-            return bool(gone or last[1] or (not session.stop and await self.sessions.is_stopping(session)))
+            if gone or last[1] or await self.over(body.runs):
+                return True
+            return not session.stop and await self.sessions.is_stopping(session)
 
         await self.wait_for(body.wait, look, has_left, SHORTEST_LOOK)
         return last
+
+    async def over(self, runs: Sequence[str]) -> tuple[str, ...]:
+        """Those of these runs that have ended or are not there any more."""
+
+        def ended() -> tuple[str, ...]:
+            rows = ((run, self.store.views.summary(run)) for run in runs[:MOST_RUNS])
+            return tuple(run for run, row in rows if row is None or row.status in TERMINAL)
+
+        found: tuple[str, ...] = await self.read(ended) if runs else ()
+        return found
 
     async def _interrupted(self, leases: Sequence[Lease], told: Collection[Place]) -> Collection[Place]:
         return set(await self.desk.interrupted(leases)) - set(told) if leases else ()

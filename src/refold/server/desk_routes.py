@@ -157,7 +157,8 @@ async def beat(call: Call) -> Answer:
         KeptLease(desk.office.written(each), each.run, each.command.id, each.command.step, each.generation, each.until)
         for each in leases
     )
-    return _message(Beaten(desk.now(), kept, tuple(sorted(interrupted)), session.stop))
+    over = await desk.over(body.runs)
+    return _message(Beaten(desk.now(), kept, tuple(sorted(interrupted)), session.stop, over))
 
 
 async def hand_back(call: Call) -> Answer:
@@ -305,6 +306,14 @@ async def show_open_plans(call: Call) -> Answer:
         lambda: open_plans(desk.store.views, body.workflows, body.known, body.newest)
     )
     return _message(OpenPlans(dict(plans)))
+
+
+async def drain(call: Call) -> Answer:
+    """Let a remote worker end: it claims nothing more, and finishes or hands back what it has."""
+    worker = call.path["worker"]
+    if not await call.service.desk.sessions.ask_to_stop(worker):
+        raise NotFound(f"there is no remote worker {worker}; one next to the database is stopped by a signal")
+    return Answer({"worker": worker, "stops": True})
 
 
 async def leave(call: Call) -> Answer:

@@ -453,6 +453,7 @@ ROUTES: tuple[Route, ...] = (
         body=steering.NoBody,
     ),
     Route("GET", f"{N}/workers", "read", overview.list_workers, "The workers that are alive, and what they hold."),
+    Route("POST", f"{N}/workers/{{worker}}/drain", "operate", desk_routes.drain, "Let a remote worker end."),
     Route("GET", f"{N}/queues", "read", overview.list_queues, "Depth and age of each queue."),
     Route(
         "GET", f"{N}/audit", "administer", audit.list_audit, "Who did what, the oldest first.", query=audit.AuditQuery

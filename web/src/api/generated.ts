@@ -657,6 +657,13 @@ export interface Routes {
     body: undefined;
     reply: unknown;
   };
+  "POST /api/v1/ns/{ns}/workers/{worker}/drain": {
+    permission: "operate";
+    path: { ns: string; worker: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
   "GET /api/v1/ns/{ns}/workflows": {
     permission: "read";
     path: { ns: string };
