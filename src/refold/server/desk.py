@@ -16,7 +16,7 @@ from msgspec import Struct, json
 
 from refold.core.commands import LetterReport
 from refold.core.facts import Fact, ItemsSettled, PageCame, StepSettled
-from refold.core.outcomes import SECOND, Report
+from refold.core.outcomes import SECOND, Instant, Report
 from refold.core.state import TERMINAL
 from refold.doorbells.local import LocalDoorbell
 from refold.errors import Conflict, InvalidValue, LeaseLost, NotFound, RefoldError, StaleWrite, Unavailable
@@ -101,11 +101,12 @@ class RemoteDesk:
 
     # ---- leases
 
-    async def claim(self, session: DeskSession, body: ClaimBody) -> "Claimed":
-        """Return the leases that the worker has and does not know, or else the next one."""
+    async def claim(self, session: DeskSession, body: ClaimBody, began: Instant) -> "Claimed":
+        """Return the leases that the worker has and does not know, or else the next one. What it was given since the
+        request began is on its way with other answers."""
         known = {*body.known, *self.on_the_way}
         held = await self.desk.leases_of(session.worker)
-        unknown = [each for each in held if place(each) not in known]
+        unknown = [each for each in held if place(each) not in known and each.claimed_at < began]
         if unknown or session.stop:
             return Claimed(tuple(unknown), False)
         lease = await self.desk.claim(session.can(self.alive_for, body.full), self.lease_for)

@@ -104,13 +104,14 @@ async def claim(call: Call) -> Answer:
     """Wait for commands, at most 30 seconds."""
     desk, session, body = call.service.desk, await _session(call), call.body
     assert isinstance(body, ClaimBody)
+    began = desk.now()
 
     async def wait(remembering: Remembering) -> Reply:
         async def has_left() -> bool:
             return not remembering.followers and call.has_left is not None and await call.has_left()
 
         async def look() -> Claimed:
-            return await desk.claim(session, body)
+            return await desk.claim(session, body, began)
 
         claimed: Claimed = await desk.wait_for(body.wait, look, has_left, 0.0)
         try:
