@@ -364,6 +364,10 @@ class Store(Protocol):
         give it back forever.
         """
 
+    def begin_sweep(self, every: float, lease_for: float) -> bool:
+        """Whether this process is to look for expired leases and due runs now. Of the processes on a server one does it
+        in each interval. After an outage, leases that were not over before it get their time again."""
+
     def expire(self, losses: int) -> Sequence[Expired]:
         """Take back expired leases, each a loss; return what hangs or would be lost more often than allowed."""
 

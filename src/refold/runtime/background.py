@@ -19,6 +19,7 @@ log = logger("runtime")
 
 LOSSES = 5  # lost leases of one command before it fails
 BATCH = 1000
+SHORTER = 0.9  # of the interval: a process that sweeps alone does so in each
 
 
 class Sweep:
@@ -34,9 +35,11 @@ class Sweep:
         doorbell: Doorbell,
         *,
         every: float = 1.0,
+        lease_for: float = 30.0,
         served_runs: "ServedRuns | None" = None,
     ) -> None:
         """Without `served_runs` the sweep covers every run of the store."""
+        self.lease_for = lease_for
         self.store, self.advance, self.mailroom, self.clock, self.doorbell = store, advance, mailroom, clock, doorbell
         self.every, self.served_runs = every, served_runs
 
@@ -50,6 +53,9 @@ class Sweep:
 
     async def once(self) -> Instant | None:
         try:
+            is_ours = await self.advance(lambda: self.store.begin_sweep(self.every * SHORTER, self.lease_for))
+            if not is_ours and self.served_runs is None:
+                return None  # another process does it in this interval
             expired = await self.advance(lambda: self.store.expire(LOSSES))
             runs, next_due = await self.advance(lambda: self.store.due(BATCH))
         except Unavailable as error:

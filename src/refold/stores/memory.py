@@ -274,6 +274,9 @@ class MemoryStore:
         self._publish_command((lease.run, lease.command.id))
         return True
 
+    def begin_sweep(self, every: float, lease_for: float) -> bool:
+        return True
+
     def expire(self, losses: int) -> Sequence[Expired]:
         now, found, lost = self.now(), [], list[Lease]()
         for key in list(self.leases):

@@ -200,6 +200,7 @@ def assemble(
             world.clock,
             world.doorbell,
             every=settings.sweep_every,
+            lease_for=settings.lease_for,
             served_runs=served_runs,
         ),
         timers=Timers(world.clock, mailroom.wake, world.doorbell),

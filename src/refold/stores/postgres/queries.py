@@ -207,7 +207,7 @@ NOT_FLUSHED: Final = "set local synchronous_commit = off"
 EXPIRE: Final = "select * from refold.expire_v1(%s::int, %s, %s::int)"
 HAND_BACK: Final = "select refold.hand_back_v1(%s::int, %s, %s, %s, %s, %s, %s::int)"
 PUBLISH: Final = "select refold.publish_v1(%s::int, %s, %s, %s, %s)"
-TIDY: Final = "select refold.tidy_v2(%s::int)"
+BEGIN_SWEEP: Final = "select refold.begin_sweep_v1(%s::int, %s, %s, %s)"
 
 ADD_RATES: Final = """
     insert into refold.limits (ns, name, rate, burst, tokens, at)

@@ -199,6 +199,10 @@ class PostgresStore:
         self._ring([ANY_WORK])
         return is_back
 
+    def begin_sweep(self, every: float, lease_for: float) -> bool:
+        interval, lease = round(every * SECOND), round(lease_for * SECOND)
+        return bool(self._rows(queries.BEGIN_SWEEP, self.memory.ns, self.now(), interval, lease)[0][0])
+
     def expire(self, losses: int) -> Sequence[Expired]:
         found: list[Expired] = []
         lost: list[Lease] = []

@@ -121,6 +121,9 @@ class SqliteStore:
                 turn.commands.take_back(command, command.losses)
             return True
 
+    def begin_sweep(self, every: float, lease_for: float) -> bool:
+        return True
+
     def expire(self, losses: int) -> Sequence[Expired]:
         """Judged under the lock only if there is something to judge."""
         dead = self._dead_workers()
