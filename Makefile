@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 PINNED := $(PIP) --require-hashes --only-binary :all: --requirement
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test page ui check bench bench-python bench-postgres bench-peers mutants shape proof crash chaos newcomer lock clean
+.PHONY: help demo test page ui check bench bench-python bench-postgres bench-claims bench-peers mutants shape proof crash chaos newcomer lock clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ bench-python: $(READY) ## Measure Python workflows on SQLite, and `import refold
 
 bench-postgres: $(READY) ## Measure on PostgreSQL, with ratios to what the server alone can commit
 	$(BIN)/python -m bench.postgres
+
+bench-claims: $(READY) ## Measure a claim beside 100,000 commands that wait, on SQLite and PostgreSQL
+	$(BIN)/python -m bench.claim_cost
 
 bench-peers: $(READY) ## Measure Python workflows compared with other engines (fetches them into the user's cache)
 	$(BIN)/python -m bench.peer_runs
