@@ -150,3 +150,23 @@ def test_dead_letters_name_class_step_and_keys_and_can_be_dismissed(tmp_path: Pa
         assert command("run", file, "-q").code == 1
         assert [each["runs"] for each in command("dlq", "list", "-o", "json").data] == [1]
         assert command("dlq", "dismiss", "nothing").code == 3
+
+
+@pytest.mark.parametrize("group", ["", "runs", "gates", "dlq", "schedules", "secret", "token", "audit", "db", "noetl"])
+def test_the_summaries_of_commands_are_whole_sentences_on_80_columns(tmp_path: Path, group: str) -> None:
+    with here(tmp_path):
+        shown = command(*filter(None, [group]), "--help").out.partition("Commands:")[2]
+    assert shown and "..." not in shown and all(line.endswith(".") for line in shown.splitlines() if line.strip())
+
+
+def test_logs_show_the_lines_of_child_runs_with_their_names(tmp_path: Path) -> None:
+    with here(tmp_path):
+        playbook(tmp_path, shell("say", "echo from the child"), name="kid.yaml")
+        kids = "step: kids\ntool: {kind: playbook, path: kid.yaml}"
+        file = playbook(tmp_path, shell("own", "echo from the parent", "kids"), kids)
+        assert command("run", file, "-q", "--name", "top").code == 0
+        lines = [line.split(maxsplit=1)[1].split() for line in command("runs", "logs", "top").out.splitlines()]
+        assert lines == [["own", "from", "the", "parent"], ["top.kids/say", "from", "the", "child"]]
+        assert "child" not in command("runs", "logs", "top", "--alone").out
+        rows = [json.loads(line) for line in command("runs", "logs", "top", "-o", "jsonl").out.splitlines()]
+        assert [row.get("name", "") for row in rows] == ["", "top.kids"]

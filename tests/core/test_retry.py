@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from refold.core.facts import ItemsGivenUp, ItemsRetried, Routed, StepFault, Took
 from refold.core.outcomes import SECOND, Cancelled, Fault, TimedOut
 from refold.core.plan import LONGEST, Arc, Loop, Retry
-from refold.core.retry import delay, may_retry
+from refold.core.retry import asked_to_wait, delay, may_retry
 from refold.testing.core import NOON, failed, issued, reported, succeeded
 from tests.core.acts import Given, plan, start, step
 
@@ -167,3 +167,17 @@ def test_a_try_is_followed_by_another_only_below_the_limit_and_for_the_kinds_nam
 ) -> None:
     again = may_retry(Retry(attempts=attempts, on=on), attempt, Fault(kind))
     assert again == (attempt < attempts and (not on or kind in on))
+
+
+def test_a_busy_service_is_waited_for_for_an_hour_in_all() -> None:
+    busy = Fault("rate_limit", code="HTTP_429", retry_after=60.0)
+    hour, minute = 3600 * SECOND, 60 * SECOND
+    assert asked_to_wait(busy, 0, NOON) == NOON + minute
+    assert asked_to_wait(busy, NOON, NOON + hour - minute) == NOON + hour
+    assert asked_to_wait(busy, NOON, NOON + hour - minute + 1) is None
+    for other in (
+        Fault("rate_limit", code="HTTP_429"),
+        Fault("server_error", code="HTTP_500", retry_after=1.0),
+        Fault("error", retry_after=1.0),
+    ):
+        assert asked_to_wait(other, 0, NOON) is None

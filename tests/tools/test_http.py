@@ -7,13 +7,15 @@ import random
 import socket
 import time
 import zlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, NamedTuple
 
 import httpx2
 import pytest
 
 from refold import Retry
+from refold.playbooks.playbook import read
+from refold.tools.catalog import CATALOG
 from refold.tools.http.answer import result
 from refold.tools.http.tool import HttpTool
 from tests.growth import grows_linearly
@@ -227,6 +229,49 @@ async def test_a_rate_limit_delays_the_next_try_of_the_step(site: Site, at: str)
         assert done["data"] == "in"
     assert tries[1] - tries[0] >= 1.0
     assert len({asked.headers["idempotency-key"] for asked in site.asked}) == 1
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_busy_service_that_says_when_to_come_back_uses_up_no_try(site: Site, at: str, status: int) -> None:
+    asked: list[int] = []
+
+    def busy(_: Asked) -> Answer:
+        asked.append(1)
+        return Answer(status, {"retry-after": "0"}) if len(asked) <= 5 else says("in")
+
+    site["/x"] = busy
+    async with engine() as opened:
+        done = await opened.run(one_step("http", None, {"url": f"{at}/x"}, retry=Retry(attempts=2)))
+    assert (done["data"], len(asked)) == ("in", 6)
+
+
+async def test_a_task_of_a_list_that_a_busy_service_turns_away_begins_again_and_those_before_it_do_not(
+    site: Site, at: str
+) -> None:
+    asked: list[str] = []
+
+    def note(path: str, busy: int) -> Callable[[Asked], Answer]:
+        def answer(_: Asked) -> Answer:
+            asked.append(path)
+            return Answer(429, {"retry-after": "0"}) if asked.count(path) <= busy else says(path)
+
+        return answer
+
+    site["/one"], site["/two"] = note("one", 0), note("two", 3)
+    tasks = "".join(f"      - {{name: {each}, kind: http, url: '{at}/{each}'}}\n" for each in ("one", "two"))
+    head = "apiVersion: refold/v1\nkind: Playbook\nmetadata: {name: tasks}\nworkflow:\n"
+    plan = read(f"{head}  - step: both\n    tool:\n{tasks}", "tasks.yaml", CATALOG).plan
+    async with engine() as opened:
+        done = await opened.run(plan)
+    assert done["two"]["data"] == "two" and asked == ["one", "two", "two", "two", "two"]
+
+
+async def test_a_busy_service_that_does_not_say_when_uses_up_tries(site: Site, at: str) -> None:
+    site["/x"] = Answer(503)
+    async with engine() as opened:
+        run = (await opened.start(one_step("http", None, {"url": f"{at}/x"}, retry=Retry(attempts=2)))).id
+        assert (await opened.wait(run)).status == "failed"
+    assert len(site.asked) == 2
 
 
 async def test_a_connection_that_is_refused_may_be_tried_again(http: HttpTool) -> None:

@@ -1,7 +1,21 @@
 """Retry policies: whether and when a failed command is tried again. Chance is an argument, recorded in the fact."""
 
-from refold.core.outcomes import SECOND, Fault
+from refold.core.outcomes import SECOND, Fault, Instant
 from refold.core.plan import LONGEST, Retry
+
+ASKED = ("HTTP_429", "HTTP_503")  # a service is busy, and has done nothing
+LONGEST_ASKED = 3600  # seconds for which a command waits in all because a service asks for it
+
+
+def asked_to_wait(fault: Fault, since: Instant, now: Instant) -> Instant | None:
+    """Return when the same try begins again because a busy service has said so; None: the try has failed.
+
+    `since` is when the service first asked for it, 0 for the first time.
+    """
+    if fault.code not in ASKED or fault.retry_after is None:
+        return None
+    until = now + round(fault.retry_after * SECOND)
+    return until if until <= (since or now) + LONGEST_ASKED * SECOND else None
 
 
 def may_retry(policy: Retry, attempt: int, fault: Fault) -> bool:

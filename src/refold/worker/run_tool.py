@@ -16,6 +16,7 @@ from msgspec import Struct, field, structs
 from refold.core import codec
 from refold.core.faults import fault_from_exception, text_of
 from refold.core.outcomes import SECOND, Cancelled, Failed, Fault, Parked, Succeeded, Suspended, TimedOut
+from refold.core.retry import asked_to_wait
 from refold.errors import BodyLost, OverBound
 from refold.ports import Clock, Done, Lease, Meanwhile, Parking, Redaction, Say, Tool, ToolCall
 from refold.schemas import QUICK, SHOWN, Misfit, misfits, misfits_text
@@ -23,6 +24,7 @@ from refold.time_limits import Limit, Stopwatch
 from refold.worker.redaction import NO_REDACTION, redacted
 
 Result = TypeVar("Result")
+ASKED_SINCE = "asked_since"  # in the progress of a command: when a busy service first asked it to wait
 
 
 class Body(Generic[Result]):
@@ -180,12 +182,26 @@ async def run_tool(
             done = await _run(lease, settings, tools, clock, beside)
     finally:
         IN_A_BODY.reset(token)
+    done = _put_off(done, lease.command.progress, clock.now())
     if beside.watch.delay:
         done = structs.replace(done, started_at=done.started_at + round(beside.watch.delay * SECOND))
     try:
         return redacted(done, redaction)
     except Exception as error:  # a value that contains itself, or that raises when it is read
         return Done(Failed(_unreadable(error)), done.started_at)
+
+
+def _put_off(done: Done, progress: Any, now: int) -> Done:
+    """Park a try that a busy service has turned away with the time to come back: no try is used up."""
+    fault = done.outcome.fault if isinstance(done.outcome, Failed) else None
+    if fault is None or fault.retry_after is None:
+        return done
+    since = progress.get(ASKED_SINCE, 0) if isinstance(progress, dict) else 0
+    until = asked_to_wait(fault, since, now)
+    if until is None:
+        return done
+    reason = f"{fault.message}; it is asked again"[:500]
+    return structs.replace(done, outcome=Parked(until=until, progress={ASKED_SINCE: since or now}, reason=reason))
 
 
 def _unreadable(error: Exception) -> Fault:

@@ -13,7 +13,10 @@ from refold.server.audit import audit_rows, row_object, verify
 @output_option
 @db_option
 def list_rows(after: int, output: str, db: str) -> None:
-    """List what was done through the server, the oldest first: who, from where, what, and the status of the answer."""
+    """List what was done through the server.
+
+    The oldest comes first: who, from where, what, and the status of the answer.
+    """
     with database.reading(db) as views:
         rows = [row for row, _ in audit_rows(views, after)]
     if output != "table":

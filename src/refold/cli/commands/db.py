@@ -257,7 +257,9 @@ def check(output: str, db: str) -> int:
 @click.command()
 @db_option
 def migrate(db: str) -> None:
-    """Bring the file, or the tables of a server, up to date with this release of Refold.
+    """Bring the database up to date with this release.
+
+    That is the file, or the tables of a server.
 
     Commands that write do that by themselves with a file; those that only look leave an older file as it is and name
     this one. The tables of a server are updated by this command alone: other processes continue meanwhile.

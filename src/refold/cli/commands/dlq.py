@@ -98,9 +98,10 @@ def _items(letter: DeadLetter) -> str:
 @click.argument("fingerprints", nargs=-1, required=True, metavar="FINGERPRINT...")
 @store_option
 def dismiss(fingerprints: Sequence[str], db: str) -> None:
-    """Take reasons off the list: what failed for them until now needs nobody.
+    """Take reasons off the list.
 
-    Runs and their failures stay as they are. What fails for the same reason later is listed again.
+    What failed for them until now needs nobody. Runs and their failures stay as they are. What fails for the same
+    reason later is listed again.
     """
     with database.reading(db) as views:
         chosen = dict.fromkeys(letters_of(views, text)[0].fingerprint for text in fingerprints)

@@ -353,7 +353,9 @@ def _print_backfill(made: Backfill, output: str) -> None:
 @output_option
 @store_option
 def preview(name: str, limit: int, since: str | None, output: str, db: str) -> None:
-    """Show the next times of a schedule, or of a file of kind: Schedule.
+    """Show the next times of a schedule or of a file.
+
+    The file is one of kind: Schedule.
 
     Each time has the offset of its zone, and a word where the clock changes.
     """

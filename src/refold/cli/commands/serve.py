@@ -82,7 +82,7 @@ def serve(
     quiet: bool,
     db: str,
 ) -> int:
-    """Serve the API and the page of a database, and execute its runs.
+    """Serve the API and the page, and execute runs.
 
     Every request needs a token. The first start makes one for an administrator and prints it once, with a link that
     signs a browser in. Ctrl-C or SIGTERM ends the server: steps finish or are handed back to other workers.

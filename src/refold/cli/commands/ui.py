@@ -36,7 +36,9 @@ BEGINNING = 16  # bytes of a file that tell an export from a database
 )
 @click.option("--playbooks", metavar="DIR", help="The folder of playbooks that the page shows.")
 def ui(files: Sequence[str], port: int, no_open: bool, steer: bool, playbooks: str | None) -> int:
-    """Open the page on a database, or on files that `export` of a run has given.
+    """Open the page on a database, or on exported runs.
+
+    Files are what `export` of a run has given.
 
     Only this machine can reach the page, and only with the link that is printed. It shows and changes nothing: no byte
     is written to the database or next to it, unless --steer allows it. No worker runs here. Ctrl-C ends it.

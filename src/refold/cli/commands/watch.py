@@ -3,6 +3,7 @@
 import gc
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -12,11 +13,12 @@ from refold.cli import output as out
 from refold.cli.options import output_option, progress_option, quiet_option, run_argument, store_option
 from refold.cli.progress import screen
 from refold.cli.tree import NO_PLAYBOOK
-from refold.core.read.summary import progress
+from refold.core.read.summary import Summary, progress
 from refold.core.state import TERMINAL
 from refold.errors import Corrupt
+from refold.ports import RunFilter, Views
 from refold.queries.reading import RunReader
-from refold.queries.runs import is_over, is_timed_out, run_object
+from refold.queries.runs import is_over, is_timed_out, list_runs, run_object
 
 EVERY = 0.25  # seconds between two looks
 
@@ -58,38 +60,56 @@ def watch(run: str | None, timeout: float | None, output: str, **how: Any) -> in
 @run_argument(required=False)
 @click.option("-f", "--follow", is_flag=True, help="Continue until the run is over.")
 @click.option("--step", metavar="STEP", help="Only what this step has printed.")
+@click.option("--alone", is_flag=True, help="Without what the runs have printed that it has started.")
 @click.option("--item", type=int, metavar="N", help="Only what this item of a list loop has printed, counted from 0.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Begin with the last N lines.")
 @output_option
 @store_option
 def logs(
-    run: str | None, follow: bool, step: str | None, item: int | None, tail: int | None, output: str, db: str
+    run: str | None,
+    follow: bool,
+    step: str | None,
+    alone: bool,
+    item: int | None,
+    tail: int | None,
+    output: str,
+    db: str,
 ) -> None:
     """Show what the steps of a run have printed.
 
-    Times are in UTC; the date is shown where it changes.
+    Lines of runs that it has started are among them, with the names of those runs. Times are in UTC; the date is shown
+    where it changes.
     """
     gc.enable()
     with database.reading(db) as views:
         row = database.find_run(views, run)
-        last, printer = 0, _LogPrinter(output)
+        last, printer = dict[str, int](), _LogPrinter(output)
         while True:
+            began = time.monotonic()
             over = is_over(views, row.run)  # before the lines are read, so that none is missed
             lines: list[dict[str, Any]] = []
-            for n, line in views.lines(row.run, last):
-                last = n
-                if not _is_line(line):
-                    views.report(
-                        Corrupt(f"table streams, key ({row.run!r}, {n}), column data: it is not a line of a step")
-                    )
-                elif step in (None, line.get("step")) and item in (None, line.get("item")):
-                    lines.append(line)
+            for each in (row, *(() if alone else _below(views, row))):
+                for n, line in views.lines(each.run, last.get(each.run, 0)):
+                    last[each.run] = n
+                    if not _is_line(line):
+                        where = f"table streams, key ({each.run!r}, {n}), column data"
+                        views.report(Corrupt(f"{where}: it is not a line of a step"))
+                    elif step in (None, line.get("step")) and item in (None, line.get("item")):
+                        lines.append(line if each is row else {**line, "run": each.run, "name": each.name})
+            lines.sort(key=lambda line: int(line.get("at", 0)))  # of one run they are in their order already
             for line in lines if tail is None else lines[max(len(lines) - tail, 0) :]:
                 printer.put(line)
             tail = None  # what comes from now on is all shown
             if not follow or over:
                 return
-            time.sleep(EVERY)
+            time.sleep(max(EVERY, time.monotonic() - began))  # many child runs take a while to look at
+
+
+def _below(views: Views, row: Summary) -> Iterator[Summary]:
+    """The runs that a run has started, and those that they have started."""
+    for child in list_runs(views, RunFilter(parent=row.run)):
+        yield child
+        yield from _below(views, child)
 
 
 def _is_line(line: Any) -> bool:
@@ -120,10 +140,11 @@ def _put_line(line: dict[str, Any]) -> None:
 
 
 def _who(line: dict[str, Any]) -> str:
-    """The step, with the item, and the try if it is not the first."""
+    """The step, with the item, the try if it is not the first, and the run if it is a child run."""
     item, attempt = line.get("item"), line.get("attempt", 1)
     which = "" if item is None else f"[{item}]"
-    return out.printable(str(line.get("step", ""))) + which + (f" try {attempt}" if attempt != 1 else "")
+    run = f"{line['name'] or line['run'][:8]}/" if "run" in line else ""
+    return out.printable(run + str(line.get("step", ""))) + which + (f" try {attempt}" if attempt != 1 else "")
 
 
 COMMANDS = {"watch": watch, "logs": logs}

@@ -28,6 +28,7 @@ class TaskProgress(Struct):
     since: int = 0  # when it was begun
     waiting: bool = False  # it was put aside in the midst of a try
     inner: Any = None  # the progress of the tool itself
+    asked_since: int = 0  # when a busy service first asked the task to wait
     error: str = ""  # why the try before this one failed
     sealed: Any = None  # all values among these, where the result is secret
 

@@ -16,6 +16,7 @@ from refold.core.faults import fault_from_exception
 from refold.core.outcomes import SECOND, Blob, Failed, Fault, Parked, SetKey, Succeeded, Suspended, TimedOut
 from refold.core.outcomes import fault_of_outcome as fault_in
 from refold.core.pipeline import Rule, Task, TaskPipeline, digest
+from refold.core.retry import asked_to_wait
 from refold.errors import InvalidValue, ToolFailed
 from refold.ports import Clock, Done, Tool, ToolCall
 from refold.schemas import unfit
@@ -310,11 +311,14 @@ class _Running:
         do = rule.do if rule is not None else _by_outcome(task, tried)
         why = f"task {task.name!r} went well, and a rule of it says {do}"
         fault = tried.fault or Fault("policy", why, retryable=False)
+        if do in ("retry", "fail") and (until := self._asked_to_wait(rule, fault)) is not None:
+            reason = self.wallet.conceal((hidden(fault) if self.pipeline.secret else fault).message)
+            return Done(Parked(until=until, progress=self._kept(), reason=reason[:500]), usage=self.usage)
         if do == "retry" and rule is not None:
             return self._again(rule, fault)
         if do == "fail":
             return self._failed(fault)
-        made.attempt, made.prev, made.error = 1, tried.data, ""
+        made.attempt, made.prev, made.error, made.asked_since = 1, tried.data, "", 0
         if do == "break":
             made.at = len(self.pipeline.tasks)
         elif do == "jump" and rule is not None:
@@ -322,6 +326,17 @@ class _Running:
         else:
             made.at += 1
         return None
+
+    def _asked_to_wait(self, rule: Rule | None, fault: Fault) -> int | None:
+        """Return when the task is tried again because a busy service asks for it, without using up a try. A rule that
+        fails has decided; the rules of NoETL count every try."""
+        if self.pipeline.language == "noetl" or (rule is not None and rule.do == "fail"):
+            return None
+        now = self.tool.clock.now()
+        until = asked_to_wait(fault, self.progress.asked_since, now)
+        if until is not None:
+            self.progress.asked_since = self.progress.asked_since or now
+        return until
 
     def _again(self, rule: Rule, fault: Fault) -> Done | None:
         made = self.progress
