@@ -48,6 +48,8 @@ class Proxy:
         self._links.add(link)
         try:
             await link.run()
+        except asyncio.CancelledError:
+            return  # the proxy is closed
         finally:
             self._links.discard(link)
 

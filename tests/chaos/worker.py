@@ -17,6 +17,11 @@ from refold.settings import Settings
 from refold.wiring import open_process
 
 
+def wall() -> float:
+    """The clock of the machine, also in a worker whose own one is wrong."""
+    return time.clock_gettime(time.CLOCK_REALTIME)
+
+
 class Marks:
     def __init__(self, folder: str) -> None:
         self._file = os.open(f"{folder}/marks", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -28,16 +33,16 @@ class Marks:
 
 async def serve(db: str, marks: Marks, options: dict[str, Any]) -> None:
     async def mark(call: Any) -> Any:
-        marks.put("begin", call.run, call.command.step, time.time())
+        marks.put("begin", call.run, call.command.step, wall())
         await asyncio.sleep(float(call.input or 0))
-        marks.put("end", call.run, call.command.step, time.time())
+        marks.put("end", call.run, call.command.step, wall())
         return call.command.step
 
     async with open_process({"mark": mark}, db=db, settings=Settings(**options)) as process:
         settle = process.desk.settle
 
         async def noted(lease: Any, done: Any, then: Any = None) -> Any:
-            command, began, result = lease.command, time.time(), "unknown"
+            command, began, result = lease.command, wall(), "unknown"
             try:
                 next_lease = await settle(lease, done, then)
                 result = "ok"
@@ -50,7 +55,7 @@ async def serve(db: str, marks: Marks, options: dict[str, Any]) -> None:
                 raise
             finally:
                 which = (command.step, command.visit, command.attempt, lease.generation)
-                marks.put("report", lease.run, which, began, time.time(), result)
+                marks.put("report", lease.run, which, began, wall(), result)
 
         process.desk.settle = noted  # type: ignore[method-assign]
         await asyncio.Event().wait()

@@ -35,7 +35,7 @@ def cluster() -> Iterator[TestCluster]:
 @asynccontextmanager
 async def joined(cluster: TestCluster, folder: Path, **settings: Any) -> AsyncIterator[Process]:
     quick = Settings(ray=cluster.address, sweep_every=0.1, **settings)
-    async with asyncio.timeout(120), open_process(db=folder / "refold.db", settings=quick) as process:
+    async with asyncio.timeout(240), open_process(db=folder / "refold.db", settings=quick) as process:
         yield process
 
 
