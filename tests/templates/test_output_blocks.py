@@ -150,3 +150,14 @@ def test_a_schema_as_json_schema_and_as_text_for_a_prompt() -> None:
     assert "one line" in form
     assert OPEN in form
     assert OPEN in answer_form(None)
+
+
+def test_examples_of_a_list_may_be_its_elements_and_only_what_fits_is_an_example() -> None:
+    fields = {
+        "words": {"type": "array", "items": {"type": "string"}, "examples": ["a", "b"]},
+        "rows": {"type": "array", "examples": [[1], [2]]},
+        "count": {"type": "number", "examples": ["many", 3]},
+        "odd": {"type": "number", "examples": ["many"]},
+    }
+    properties = json_schema({"fields": fields, "markers": None})["properties"]
+    assert [each.get("examples") for each in properties.values()] == [[["a", "b"]], [[1], [2]], [3], None]

@@ -232,7 +232,8 @@ def _object_schema(fields: Mapping[str, Any]) -> dict[str, Any]:
 def _field_schema(field: Mapping[str, Any]) -> dict[str, Any]:
     kind = field["type"]
     about: dict[str, Any] = {"description": field["desc"]} if "desc" in field else {}
-    about |= {"examples": field["examples"]} if "examples" in field else {}
+    examples = _examples(field)
+    about |= {"examples": examples} if examples else {}
     if kind == "enum":
         return {"type": "string", "enum": list(field["values"]), **about}
     if kind == "object":
@@ -240,6 +241,13 @@ def _field_schema(field: Mapping[str, Any]) -> dict[str, Any]:
     if kind == "array":
         return {"type": "array", **({"items": _field_schema(field["items"])} if "items" in field else {}), **about}
     return {"type": kind, **about}
+
+
+def _examples(field: Mapping[str, Any]) -> list[Any]:
+    """Return examples of the whole value; those of a list may be written as examples of its elements."""
+    written = field.get("examples", [])
+    whole = [each for each in written if not list(_misfits(field, each, ""))]
+    return [written] if written and not whole and not list(_misfits(field, written, "")) else whole
 
 
 PLAIN_FORM = """\
