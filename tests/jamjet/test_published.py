@@ -226,3 +226,8 @@ def test_whoever_is_bound_is_read_by_its_kind(tmp_path: Path) -> None:
         done = command("run", "w.yaml", "-q", "-i", "q=hey")
     state = json.loads(done.out)
     assert (state["seen"], state["told"], state["said"]) == ({"q": "hey"}, "Say hey", "Hello hey")
+
+
+def test_metadata_beside_a_workflow_is_a_warning_and_makes_it_no_playbook() -> None:
+    made = read_text(graph("a: {}") + "metadata: {author: me}\n")
+    assert (made.plan.language, [each.code for each in made.warnings]) == ("jamjet", ["unknown-key"])

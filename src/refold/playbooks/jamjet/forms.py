@@ -26,7 +26,7 @@ SIGNS = frozenset(
 def form_of(root: Node) -> str:
     """Return the form of a file by what is in it; `other` if it is JamJet's and no workflow, empty if it is not."""
     keys = root.value
-    if not isinstance(keys, dict) or "apiVersion" in keys or "metadata" in keys:
+    if not isinstance(keys, dict) or "apiVersion" in keys:
         return ""
     if "workflow_id" in keys and "nodes" in keys:
         return "ir"
@@ -39,4 +39,6 @@ def form_of(root: Node) -> str:
         return "agent"
     if isinstance(keys.get("agents"), dict) or isinstance(keys.get("workflows"), dict):
         return "fleet"
+    if "metadata" in keys:
+        return ""
     return "other" if SIGNS.intersection(keys) or isinstance(workflow, dict) else ""
