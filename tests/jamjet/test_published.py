@@ -130,6 +130,25 @@ def test_json_may_be_indented_with_tabs_and_write_characters_in_two_escapes() ->
     assert flat[problem.place.column - 1 :].startswith('"\\ud83d\\ude00"')
 
 
+def test_a_json_schema_may_be_written_as_a_text() -> None:
+    schema = '{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}'
+    kind = {"type": "model", "model_ref": "m", "prompt_ref": "p", "output_schema": schema}
+    nodes = {"a": {"id": "a", "kind": kind, "labels": {}}}
+    ir = {
+        "workflow_id": "w",
+        "version": "1.0.0",
+        "state_schema": schema,
+        "start_node": "a",
+        "nodes": nodes,
+        "edges": [],
+    }
+    made = read_text(json.dumps({**ir, "state_schema": schema}))
+    assert [(each.name, each.required) for each in made.plan.inputs] == [("n", True)] and not made.warnings
+    [step] = made.plan.steps
+    assert step.work.tasks[0].keys["json"] == json.loads(schema)  # type: ignore[union-attr]
+    assert step.patch["$patch"]["json"] is True  # type: ignore[index]
+
+
 def test_an_input_that_no_file_declares_is_no_mistake(tmp_path: Path) -> None:
     (tmp_path / "w.yaml").write_text("workflow: {id: w}\nnodes: {a: {type: condition, next: end}}\n")
     with here(tmp_path):

@@ -1,5 +1,6 @@
 """Reads what holds for all nodes of a file: retry policies, times, models, tools, servers, policies and budgets."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -237,9 +238,23 @@ def _read_budget(reading: Reading, draft: GraphDraft, nodes: Mapping[str, Node])
         draft.on_budget = step
 
 
+def schema_in(value: Any) -> dict[str, Any] | None:
+    """Return a JSON Schema, which may be written as a text; None if it is none."""
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
+    return value if isinstance(value, dict) else None
+
+
 def _read_inputs(reading: Reading, draft: GraphDraft, node: Node | None) -> None:
     """A JSON Schema, or types by name; a text names code, and is not checked."""
     if node is None or node.value in (None, "", {}):
+        return
+    written = schema_in(node.value)
+    if written is not None and isinstance(node.value, str):
+        _read_json_schema(reading, draft, Node(written, node.start, node.end))
         return
     if isinstance(node.value, str):
         message = f"`state_schema`: `{cut(node.value)}` names code, which is not read; inputs are not checked"

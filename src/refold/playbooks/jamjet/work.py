@@ -15,7 +15,7 @@ from refold.playbooks.bindings import Bindings, how_to_bind
 from refold.playbooks.jamjet.drafts import GraphDraft, NodeDraft
 from refold.playbooks.jamjet.expressions import FILES, Expressions
 from refold.playbooks.jamjet.fields import Given
-from refold.playbooks.jamjet.whole import read_beside
+from refold.playbooks.jamjet.whole import read_beside, schema_in
 from refold.playbooks.reader.reading import Reading, cut
 from refold.playbooks.yaml.text import Node
 from refold.schemas import schema_flaw
@@ -140,8 +140,7 @@ def _model(shop: Workshop, node: NodeDraft) -> NodeWork:
     task = bindings.models.get(ref) or bindings.model(actual)
     if task is None:
         return shop.unbound(node, "model_ref", "unknown-model", "model", "models", ref)
-    schema = node.given.value("output_schema")
-    schema = schema if isinstance(schema, dict) else None
+    schema = schema_in(node.given.value("output_schema"))
     if schema is not None and (flaw := schema_flaw(schema)) is not None:
         shop.reading.at(node.place("output_schema"), "bad-value", f"{node.owner}: this is no JSON Schema: {flaw[1]}")
         schema = None
