@@ -205,6 +205,20 @@ def test_a_call_that_takes_too_long_is_a_failed_try(tmp_path: Path) -> None:
         assert [call.step for call in t.calls()] == ["a", "a", "b"]
 
 
+def test_the_next_try_is_told_why_the_last_one_failed_and_how_many_are_left(tmp_path: Path) -> None:
+    text = "workflow w { call a { retries = 2 } }"
+    tell = f'cat > {tmp_path}/asked.$1; test $1 = 3 || {{ echo "not yet" >&2; exit 1; }}'
+    agent = {"kind": "shell", "command": ["sh", "-c", tell, "sh", "{{ try }}"], "stdin": "{{ prompt }}"}
+    file = lay_out(Program(text=text), tmp_path / "p", {"*": agent})
+    with engine() as t:
+        t.allow("agent", "shell")
+        t.run(str(file))
+    said = [(tmp_path / f"asked.{n}").read_text().split("\n\n")[0] for n in (1, 2, 3)]
+    assert "first try" not in said[0]
+    assert "not yet" in said[1] and said[1].endswith("Tries left after this one: 1")
+    assert said[2].endswith("Tries left after this one: 0")
+
+
 def test_always_runs_after_a_cancellation(tmp_path: Path) -> None:
     script = 'script bye { run = "bye.sh" env = { H = "{{workflow_status}}" } }'
     text = f"workflow w {{ gate human_review {{ }} always {{ {script} }} }}"

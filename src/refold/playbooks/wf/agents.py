@@ -55,6 +55,8 @@ class Agents:
         if rules is not None:
             settings["rules"] = rules
             config["schema"] = {"$plain": json_schema(rules)}
+        if keys.get("retries"):
+            settings["retries"] = keys["retries"]
         if "max_turns" in keys:
             config["max_turns"] = keys["max_turns"]
         if keys.get("plugin_dirs"):

@@ -20,6 +20,7 @@ COMPILED = (  # keys that readers of files add; nobody writes them
     ToolKey(name="bound", type="map", static=True),  # the tool that answers: a task of a pipeline, as plain data
     ToolKey(name="rules", type="map", static=True),  # of `reads: flow`: the schema of a `.wf` file
     ToolKey(name="reserved", type="list", static=True),  # of `reads: flow`: names that a reply may not set
+    ToolKey(name="retries", type="integer", static=True),  # of `reads: flow`: how many tries the step has besides one
     READS,
 )
 DEFAULTS: Mapping[str, Any] = {
@@ -131,7 +132,8 @@ class _Asking:
     def _prompt(self, error: str | None) -> str:
         parts = []
         if error is not None and self.reads == "flow":
-            parts.append(f"This is not the first try. The last one failed: {error}")
+            left = max(0, self.keys.get("retries", 0) + 1 - self.call.command.attempt)
+            parts.append(f"This is not the first try. The last one failed: {error}\nTries left after this one: {left}")
         elif error is not None:
             parts.append(f"Your last reply was not accepted: {error}\nReply again, to this:")
         parts.append(self.keys["prompt"])
