@@ -101,7 +101,8 @@ class PipelineTool:
             numbers = numbers_of(pipeline.claim, _Running(self, call, pipeline, TaskProgress()).renderer.number)
         except CannotEvaluate as error:
             return Done(Failed(Fault("expression", str(error), retryable=False)))
-        return await Claiming(call, pipeline, numbers, self._run, self.clock.now()).run()
+        unrecorded = structs.replace(call, meanwhile=None)  # rows share a command, and their tasks would share records
+        return await Claiming(unrecorded, pipeline, numbers, self._run, self.clock.now()).run()
 
 
 class _Running:
