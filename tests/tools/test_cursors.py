@@ -76,6 +76,18 @@ def play(
     return asyncio.run(run())
 
 
+IN_TWO = """\
+      - {name: look, kind: python, isolation: inline, input: {id: "{{ row.id }}"}, code: "result = {'id': id}"}
+      - {name: save, kind: sqlite, database: "{{ workload.db }}",
+         query: "UPDATE jobs SET runs = runs + {{ look.id }}, state = 'done' WHERE id = {{ row.id }}"}
+"""
+
+
+def test_every_row_does_all_its_tasks_with_its_own_results(jobs: Path) -> None:
+    play(jobs, IN_TWO, "max_rows: 2, row_concurrency: 2")
+    assert rows(jobs) == [("done", n) for n in range(1, 8)]
+
+
 def test_rows_are_claimed_and_run_until_none_is_left(jobs: Path) -> None:
     shown, facts = play(jobs)
     assert shown.result == {"cursor": "drained", "frames": 3}
