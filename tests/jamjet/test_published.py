@@ -146,7 +146,7 @@ def test_a_json_schema_may_be_written_as_a_text() -> None:
     assert [(each.name, each.required) for each in made.plan.inputs] == [("n", True)] and not made.warnings
     [step] = made.plan.steps
     assert step.work.tasks[0].keys["json"] == json.loads(schema)  # type: ignore[union-attr]
-    assert step.patch["$patch"]["json"] is True  # type: ignore[index]
+    assert step.patch["$patch"]["json"] is True
 
 
 def test_an_input_that_no_file_declares_is_no_mistake(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from refold.playbooks.problems import InvalidPlaybook
+from refold.playbooks.wf.schemas import read_schema
 from refold.testing import engine
 from refold.wiring.playbook_files import playbook
 from tests.cli.in_process import here
@@ -98,6 +99,19 @@ def test_a_schema_that_cannot_be_read_names_its_own_place(schema: Any, why: str,
     with here(tmp_path / "p"):
         done = refold(tmp_path / "p", "validate", "main.wf")
     assert ".conductor/schemas/verdict.yaml:1:" in done.err and why in done.err
+
+
+def test_a_schema_may_say_what_it_is_and_describe_its_fields_in_full() -> None:
+    text = """
+name: verdict
+description: What a reviewer says
+fields:
+  note: {type: string, description: in one line}
+  about: {type: string, description: string}
+"""
+    fields = read_schema(text, "verdict.yaml")["fields"]
+    assert fields["note"] == {"type": "string", "desc": "in one line"}
+    assert list(fields["about"]["fields"]) == ["type", "description"]  # two fields
 
 
 def test_the_command_line_validates_draws_and_runs_a_file(tmp_path: Path) -> None:

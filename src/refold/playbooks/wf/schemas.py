@@ -16,6 +16,8 @@ ENUM = re.compile(r"enum\((.*)\)", re.DOTALL)
 LENGTH = re.compile(rf"({NAME})(?:\[\s*({NAME})\s*==\s*(.*?)\s*\])?\.length\s*(==|!=|>=|<=|>|<)\s*([0-9]+)", re.DOTALL)
 EQUAL = re.compile(rf"({NAME})\s*(==|!=)\s*(\S.*)", re.DOTALL)
 COMPARE = re.compile(rf"({NAME})\s*(>=|<=|>|<)\s*({NUMBER})")
+FOR_PEOPLE = ("name", "title", "description", "version")  # are not read
+OF_FIELD = frozenset({"type", "desc", "description", "examples", "items", "fields"})
 DEEPEST = 20
 
 
@@ -37,7 +39,7 @@ def read_schema(text: str, file: str) -> dict[str, Any]:
     if not isinstance(root.value, dict) or "fields" not in root.nodes:
         raise BadSchema("a schema is a map with `fields`", root.place)
     for key in root.nodes:
-        if key not in ("fields", "markers"):
+        if key not in ("fields", "markers", *FOR_PEOPLE):
             raise BadSchema(f"a schema has `fields` and `markers`, and not `{key}`", root.place_of(key))
     return {"fields": _fields(root.nodes["fields"], 0), "markers": _markers(root)}
 
@@ -93,15 +95,15 @@ def _field(node: Node, depth: int) -> dict[str, Any]:
     if not isinstance(node.value, dict):
         return _typed(node)
     keys: Mapping[str, Node] = node.nodes
-    if not keys.keys() <= {"type", "desc", "examples", "items", "fields"} or (
-        "type" in keys and isinstance(keys["type"].value, dict)
-    ):
+    is_declared = "description" in keys and _is_type(keys["description"].value)
+    if not keys.keys() <= OF_FIELD or is_declared or ("type" in keys and isinstance(keys["type"].value, dict)):
         return {"type": "object", "fields": _fields(node, depth + 1)}  # a map without a type is an object
     field: dict[str, Any] = {"type": "array" if "items" in keys else "object"}
     if "type" in keys:
         field = _typed(keys["type"])
-    if "desc" in keys and isinstance(keys["desc"].value, str):
-        field["desc"] = keys["desc"].value
+    about = keys.get("desc") or keys.get("description")
+    if about is not None and isinstance(about.value, str):
+        field["desc"] = about.value
     if "examples" in keys:
         examples = keys["examples"].value
         field["examples"] = examples if isinstance(examples, list) else [examples]
@@ -123,6 +125,10 @@ def _items(node: Node, depth: int) -> dict[str, Any]:
     if "type" in node.nodes and node.nodes["type"].value in TYPES:
         return _field(node, depth)
     return {"type": "object", "fields": _fields(node, depth)}
+
+
+def _is_type(value: Any) -> bool:
+    return not isinstance(value, str) or value.strip() in TYPES or ENUM.fullmatch(value.strip()) is not None
 
 
 def _typed(node: Node) -> dict[str, Any]:
