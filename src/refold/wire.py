@@ -1,7 +1,7 @@
 """What remote workers and their server send each other: the messages of the desk, and how leases are written.
 
 A message is msgpack. Values of users are JSON inside it, written as the store writes them, because msgpack has no large
-numbers. A worker holds each lease as a ticket that the server has signed; it cannot make one.
+numbers. A worker holds each lease as a voucher that the server has signed; it cannot make one.
 """
 
 import hashlib
@@ -73,7 +73,7 @@ class ClaimBody(Struct, frozen=True):
 class SentLease(Struct, frozen=True):
     """A lease on its way to a worker."""
 
-    ticket: bytes
+    voucher: bytes
     run: str
     command: bytes
     generation: int
@@ -91,7 +91,7 @@ class Leases(Struct, frozen=True):
 
 
 class SentReport(Struct, frozen=True):
-    ticket: bytes
+    voucher: bytes
     done: Payload
 
 
@@ -127,7 +127,7 @@ class BeatBody(Struct, frozen=True):
 
 
 class KeptLease(Struct, frozen=True):
-    ticket: bytes
+    voucher: bytes
     run: str
     command: str
     step: str
@@ -144,7 +144,7 @@ class Beaten(Struct, frozen=True):
 
 
 class HandBackBody(Struct, frozen=True):
-    tickets: tuple[bytes, ...]
+    vouchers: tuple[bytes, ...]
     lost: bool = False
 
 
@@ -153,7 +153,7 @@ class HandedBack(Struct, frozen=True):
 
 
 class PublishBody(Struct, frozen=True):
-    ticket: bytes
+    voucher: bytes
     n: int  # lines that were published under this lease before, as far as the worker knows
     lines: Payload
 
@@ -163,18 +163,18 @@ class Published(Struct, frozen=True):
 
 
 class RecordBody(Struct, frozen=True):
-    ticket: bytes
+    voucher: bytes
     key: str
     outcome: Payload
 
 
 class ExpectBody(Struct, frozen=True):
-    ticket: bytes
+    voucher: bytes
     calls: Payload
 
 
-class TicketBody(Struct, frozen=True):
-    ticket: bytes
+class VoucherBody(Struct, frozen=True):
+    voucher: bytes
 
 
 class Remembered(Struct, frozen=True):
@@ -218,7 +218,7 @@ class WrittenDone(Struct, frozen=True, omit_defaults=True):
     unasked: tuple[str, ...] = ()
 
 
-class Ticket(Struct, frozen=True):
+class Voucher(Struct, frozen=True):
     """What a server must know of a lease to believe a report."""
 
     run: str
@@ -243,8 +243,8 @@ class Ticket(Struct, frozen=True):
         return self.run, self.command, self.generation
 
 
-class TicketOffice:
-    """Writes tickets and reads them again, on any server that has the key."""
+class Vouchers:
+    """Writes vouchers and reads them again, on any server that has the key."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
@@ -252,7 +252,7 @@ class TicketOffice:
     def written(self, lease: Lease) -> bytes:
         order = lease.command
         data = msgpack.encode(
-            Ticket(
+            Voucher(
                 lease.run,
                 order.id,
                 lease.generation,
@@ -269,12 +269,12 @@ class TicketOffice:
         )
         return self._signature(data) + data
 
-    def read(self, ticket: bytes) -> Ticket:
+    def read(self, voucher: bytes) -> Voucher:
         """Raises InvalidValue."""
-        signature, data = ticket[:SIGNATURE], ticket[SIGNATURE:]
+        signature, data = voucher[:SIGNATURE], voucher[SIGNATURE:]
         if not hmac.compare_digest(signature, self._signature(data)):
-            raise InvalidValue("ticket", "this server has not written it")
-        return msgpack.decode(data, type=Ticket)
+            raise InvalidValue("voucher", "this server has not written it")
+        return msgpack.decode(data, type=Voucher)
 
     def sent(self, lease: Lease) -> SentLease:
         return SentLease(
@@ -292,13 +292,13 @@ class TicketOffice:
         )
 
     def _signature(self, data: bytes) -> bytes:
-        return hmac.new(self._key, b"ticket:" + data, hashlib.sha256).digest()[:SIGNATURE]
+        return hmac.new(self._key, b"voucher:" + data, hashlib.sha256).digest()[:SIGNATURE]
 
 
 class RemoteLease(Lease, frozen=True, gc=False):
     """A lease in a remote worker, with what proves it."""
 
-    ticket: bytes = b""
+    voucher: bytes = b""
 
 
 def received(sent: SentLease, worker: str) -> RemoteLease:
@@ -314,14 +314,14 @@ def received(sent: SentLease, worker: str) -> RemoteLease:
         sent.deadline,
         sent.beat_at,
         None if sent.memory is None else json.decode(sent.memory, type=Memory),
-        sent.ticket,
+        sent.voucher,
     )
 
 
 def kept_lease(kept: KeptLease, worker: str) -> RemoteLease:
     """A lease of which the worker knows the rest already, or does not want to know it."""
     command = Command(kept.command, kept.step, 0, 0)
-    return RemoteLease(kept.run, command, worker, kept.generation, kept.until, 0, "", ticket=kept.ticket)
+    return RemoteLease(kept.run, command, worker, kept.generation, kept.until, 0, "", voucher=kept.voucher)
 
 
 def written_done(done: Done) -> bytes:

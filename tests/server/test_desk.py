@@ -30,7 +30,7 @@ from refold.wire import (
     SentReport,
     SettleBody,
     Settled,
-    TicketBody,
+    VoucherBody,
     Welcome,
     written_done,
 )
@@ -67,8 +67,8 @@ class Hand(Struct):
         answer = await self.raw("claim", ClaimBody(known, wait=wait))
         return msgpack.decode(answer.content, type=Leases) if answer.status_code == 200 else Leases()
 
-    async def settle(self, ticket: bytes, done: bytes = OK, call: str = "", claims: bool = False) -> Settled:
-        answer = await self.raw("settle", SettleBody((SentReport(ticket, done),), claims), call)
+    async def settle(self, voucher: bytes, done: bytes = OK, call: str = "", claims: bool = False) -> Settled:
+        answer = await self.raw("settle", SettleBody((SentReport(voucher, done),), claims), call)
         return msgpack.decode(answer.content, type=Settled)
 
 
@@ -97,11 +97,11 @@ async def test_a_report_that_comes_again_has_the_same_answer_and_one_that_was_fo
 ) -> None:
     await server.engine.options(run="r").start(PLAN)
     [lease] = (await worker.claimed()).leases
-    first = await worker.settle(lease.ticket, call="same", claims=True)
+    first = await worker.settle(lease.voucher, call="same", claims=True)
     assert [each.kind for each in first.verdicts] == ["ok"]
     assert len(first.leases) == 1
-    assert await worker.settle(lease.ticket, call="same", claims=True) == first
-    again = await worker.settle(lease.ticket, call="another")
+    assert await worker.settle(lease.voucher, call="same", claims=True) == first
+    again = await worker.settle(lease.voucher, call="another")
     assert [each.kind for each in again.verdicts] == ["already"]
     assert again.leases == ()
 
@@ -109,7 +109,7 @@ async def test_a_report_that_comes_again_has_the_same_answer_and_one_that_was_fo
 async def test_calls_that_come_at_the_same_time_with_one_id_are_one_call(server: Serving, worker: Hand) -> None:
     await server.engine.options(run="r").start(PLAN)
     [lease] = (await worker.claimed()).leases
-    answers = await asyncio.gather(*(worker.settle(lease.ticket, call="same", claims=True) for _ in range(5)))
+    answers = await asyncio.gather(*(worker.settle(lease.voucher, call="same", claims=True) for _ in range(5)))
     assert all(each == answers[0] for each in answers)
     assert answers[0].verdicts[0].kind == "ok"
 
@@ -117,8 +117,8 @@ async def test_calls_that_come_at_the_same_time_with_one_id_are_one_call(server:
 async def test_an_id_that_was_used_for_something_else_is_refused(server: Serving, worker: Hand) -> None:
     await server.engine.options(run="r").start(PLAN)
     [lease] = (await worker.claimed()).leases
-    await worker.settle(lease.ticket, call="same")
-    other = SettleBody((SentReport(lease.ticket, written_done(Done(Succeeded(2)))),))
+    await worker.settle(lease.voucher, call="same")
+    other = SettleBody((SentReport(lease.voucher, written_done(Done(Succeeded(2)))),))
     refused = await worker.raw("settle", other, "same")
     assert (refused.status_code, refused.json()["code"]) == (422, "call_reused")
     assert (await worker.raw("settle", other, "x" * 101)).json()["code"] == "no_call_id"
@@ -127,24 +127,24 @@ async def test_an_id_that_was_used_for_something_else_is_refused(server: Serving
 async def test_a_lost_lease_says_who_holds_it_now(server: Serving, worker: Hand) -> None:
     await server.engine.options(run="r").start(PLAN)
     [lease] = (await worker.claimed()).leases
-    back = await worker.raw("hand-back", HandBackBody((lease.ticket,)))
+    back = await worker.raw("hand-back", HandBackBody((lease.voucher,)))
     assert msgpack.decode(back.content, type=HandedBack).is_back == (True,)
     async with hand(server) as other:
         await other.hello("worker-other")
         [taken] = (await other.claimed()).leases
-        [verdict] = (await worker.settle(lease.ticket)).verdicts
+        [verdict] = (await worker.settle(lease.voucher)).verdicts
         assert verdict.kind == "lost"
         assert "worker-other holds it now, under generation 2" in verdict.why
-        refused = await worker.raw("publish", PublishBody(lease.ticket, 0, b'["late"]'))
+        refused = await worker.raw("publish", PublishBody(lease.voucher, 0, b'["late"]'))
         assert (refused.status_code, refused.json()["code"]) == (409, "lost")
-        stolen = await worker.raw("memory", TicketBody(taken.ticket))
+        stolen = await worker.raw("memory", VoucherBody(taken.voucher))
         assert (stolen.status_code, stolen.json()["code"]) == (409, "lost")
 
 
-async def test_a_ticket_that_no_server_has_written_is_refused(server: Serving, worker: Hand) -> None:
+async def test_a_voucher_that_no_server_has_written_is_refused(server: Serving, worker: Hand) -> None:
     await server.engine.options(run="r").start(PLAN)
     [lease] = (await worker.claimed()).leases
-    for wrong in (b"", b"x" * 40, lease.ticket[:-1] + b"\x09", lease.ticket + b"\x00"):
+    for wrong in (b"", b"x" * 40, lease.voucher[:-1] + b"\x09", lease.voucher + b"\x00"):
         refused = await worker.raw("publish", PublishBody(wrong, 0, b"[]"))
         assert refused.status_code == 422, refused.text
 
@@ -163,10 +163,10 @@ async def test_a_claim_waits_for_work_and_ends_when_its_client_goes(server: Serv
     await asyncio.sleep(0.1)
     await server.engine.options(run="r").start(PLAN)
     [lease] = (await asyncio.wait_for(waiting, 20)).leases
-    await worker.settle(lease.ticket)
+    await worker.settle(lease.voucher)
     gone = asyncio.create_task(worker.claimed(wait=30.0))
     [second] = (await asyncio.wait_for(gone, 20)).leases
-    await worker.settle(second.ticket)
+    await worker.settle(second.voucher)
     left = asyncio.create_task(worker.claimed(wait=30.0))
     await asyncio.sleep(0.1)
     left.cancel()
@@ -247,7 +247,7 @@ async def test_lines_that_come_again_or_late_are_not_shown_twice(server: Serving
     [lease] = (await worker.claimed()).leases
     counts = []
     for start, lines in ((0, b'["a","b"]'), (2, b'["c"]'), (0, b'["a","b"]'), (2, b'["c"]'), (3, b'["d"]')):
-        answer = await worker.raw("publish", PublishBody(lease.ticket, start, lines))
+        answer = await worker.raw("publish", PublishBody(lease.voucher, start, lines))
         counts.append(msgpack.decode(answer.content, type=Published).n)
     assert counts == [2, 3, 3, 3, 4]
     assert [line for _, line in server.engine.store.views.lines("r")] == ["a", "b", "c", "d"]
@@ -320,7 +320,7 @@ async def test_the_calls_of_a_worker_are_not_audited_one_by_one_and_show_no_toke
     with caplog.at_level(logging.DEBUG):
         await worker.raw("beat", BeatBody())
         await worker.claimed()
-        await worker.raw("settle", SettleBody((SentReport(b"no ticket", OK),)))
+        await worker.raw("settle", SettleBody((SentReport(b"no voucher", OK),)))
     shown = caplog.text + "".join(str(vars(record)) for record in caplog.records if record.name.startswith("refold"))
     assert "rfd_" not in shown and worker.client.headers["authorization"] not in shown
 

@@ -63,8 +63,8 @@ from refold.wire import (
     SentReport,
     SettleBody,
     Settled,
-    TicketBody,
     Verdict,
+    VoucherBody,
     Welcome,
     decoded,
     encoded,
@@ -199,7 +199,7 @@ class RemoteDesk:
 
     async def settle(self, lease: Lease, done: Done, then: Abilities | None = None) -> Lease | None:
         where = place(lease)
-        report = SentReport(ticket(lease), await self._payload(lease.run, written_done(checked_report(done))))
+        report = SentReport(voucher(lease), await self._payload(lease.run, written_done(checked_report(done))))
         full = () if then is None else then.full()
         body = SettleBody((report,), then is not None, full)
         settled = await self._call("settle", body, Settled)
@@ -223,7 +223,7 @@ class RemoteDesk:
         where = place(lease)
         self._ready = [each for each in self._ready if place(each) != where]
         self._held.pop(where, None)
-        await self._call("hand-back", HandBackBody((ticket(lease),), lost), HandedBack)
+        await self._call("hand-back", HandBackBody((voucher(lease),), lost), HandedBack)
 
     async def publish(self, lease: Lease, lines: Sequence[Any]) -> None:
         counted = self._counted(place(lease))
@@ -241,7 +241,7 @@ class RemoteDesk:
         counted.pending = data
         try:
             sent = await self._payload(lease.run, data)
-            published = await self._call("publish", PublishBody(ticket(lease), counted.n, sent), Published)
+            published = await self._call("publish", PublishBody(voucher(lease), counted.n, sent), Published)
         except Unavailable:
             raise
         except RefoldError:
@@ -250,23 +250,23 @@ class RemoteDesk:
         counted.n, counted.pending = published.n, None
 
     async def recall(self, lease: Lease) -> Memory:
-        found = await self._call("memory", TicketBody(ticket(lease)), Remembered)
+        found = await self._call("memory", VoucherBody(voucher(lease)), Remembered)
         return json.decode(found.memory, type=Memory)
 
     async def record(self, lease: Lease, key: str, outcome: Outcome) -> None:
         if isinstance(outcome, Succeeded):
             check_value(outcome.result, key)
         data = await self._payload(lease.run, json.encode(outcome))
-        await self._call("record", RecordBody(ticket(lease), key, data), Nothing)
+        await self._call("record", RecordBody(voucher(lease), key, data), Nothing)
 
     async def expect(self, lease: Lease, calls: Sequence[Awaited]) -> None:
         for call in calls:
             check_value(call.input, call.key)
         data = await self._payload(lease.run, json.encode(list(calls)))
-        await self._call("expect", ExpectBody(ticket(lease), data), Nothing)
+        await self._call("expect", ExpectBody(voucher(lease), data), Nothing)
 
     async def wake(self, lease: Lease) -> None:
-        await self._call("wake", TicketBody(ticket(lease)), Nothing)
+        await self._call("wake", VoucherBody(voucher(lease)), Nothing)
 
     # ---- what else a worker asks
 
@@ -316,7 +316,7 @@ class RemoteDesk:
         found = [received(each, self.worker) for each in decoded(reply.body, Leases).leases]
         finished = [each for each in found if place(each) in self._seen and place(each) not in self._held]
         if finished:  # the worker has given them up, and the server has not heard of it
-            await self._call("hand-back", HandBackBody(tuple(each.ticket for each in finished)), HandedBack)
+            await self._call("hand-back", HandBackBody(tuple(each.voucher for each in finished)), HandedBack)
         return [each for each in found if self._is_new(each)]
 
     async def _polling(self, full: tuple[str, ...]) -> None:
@@ -511,6 +511,6 @@ def place(lease: Lease) -> Place:
     return lease.run, lease.command.id, lease.generation
 
 
-def ticket(lease: Lease) -> bytes:
+def voucher(lease: Lease) -> bytes:
     assert isinstance(lease, RemoteLease)
-    return lease.ticket
+    return lease.voucher

@@ -1,7 +1,7 @@
 """The desk of remote workers: what they claim, report and ask goes to the desk of this process, under their session.
 
 A worker sends its session and an id with each call, so that a call that comes twice is made once. What it holds it
-shows by tickets, which this server or another one of the same store has signed.
+shows by vouchers, which this server or another one of the same store has signed.
 """
 
 import asyncio
@@ -34,9 +34,9 @@ from refold.wire import (
     ClaimBody,
     Payload,
     SentReport,
-    Ticket,
-    TicketOffice,
     Verdict,
+    Voucher,
+    Vouchers,
     read_done,
 )
 
@@ -75,7 +75,7 @@ class DeskParts(Struct, frozen=True):
     read: Read
     documents: Documents
     doorbell: LocalDoorbell
-    office: TicketOffice
+    vouchers: Vouchers
     lease_for: float
     stopping: asyncio.Event
 
@@ -85,7 +85,7 @@ class RemoteDesk:
 
     def __init__(self, parts: DeskParts) -> None:
         self.desk, self.store, self.advance, self.read = parts.desk, parts.store, parts.advance, parts.read
-        self.documents, self.doorbell, self.office = parts.documents, parts.doorbell, parts.office
+        self.documents, self.doorbell, self.vouchers = parts.documents, parts.doorbell, parts.vouchers
         self.lease_for, self.stopping = parts.lease_for, parts.stopping
         self.beat_every = parts.lease_for / 3
         self.sessions, self.answers = DeskSessions(parts.documents), Answers()
@@ -134,10 +134,10 @@ class RemoteDesk:
         return found
 
     async def settle(self, session: DeskSession, sent: SentReport, then: Any) -> tuple[Verdict, Lease | None]:
-        ticket = self.ticket(session, sent.ticket)
-        lease = ticket.lease()
+        voucher = self.voucher(session, sent.voucher)
+        lease = voucher.lease()
         try:
-            done = read_done(await self.payload(session, ticket.run, sent.done))
+            done = read_done(await self.payload(session, voucher.run, sent.done))
             following = await self.desk.settle(lease, done, then)
         except StaleWrite as stale:
             current = json.encode(stale.current)
@@ -145,39 +145,39 @@ class RemoteDesk:
         except InvalidValue as error:
             return Verdict("invalid", str(error).removeprefix(f"{error.path}: "), error.path), None
         except (LeaseLost, NotFound) as error:
-            if await self.advance(lambda: self._is_settled(ticket)):
+            if await self.advance(lambda: self._is_settled(voucher)):
                 return Verdict("already"), None
-            return Verdict("lost", await self._who_holds(ticket, str(error))), None
+            return Verdict("lost", await self._who_holds(voucher, str(error))), None
         except Unavailable:
             raise
         except RefoldError as error:
             return Verdict("refused", str(error)), None
-        self._let_go.append(ticket.place)
-        await self._drop_blob(session, ticket.run, sent.done)
+        self._let_go.append(voucher.place)
+        await self._drop_blob(session, voucher.run, sent.done)
         return Verdict("ok"), following
 
-    def _is_settled(self, ticket: Ticket) -> bool:
+    def _is_settled(self, voucher: Voucher) -> bool:
         """Whether the log has the report of this lease, or the run keeps it until it can be read."""
-        with self.store.turn([ticket.run]) as turn:
-            for letter in turn.letters(ticket.run):
+        with self.store.turn([voucher.run]) as turn:
+            for letter in turn.letters(voucher.run):
                 kept = letter.body
-                if isinstance(kept, LetterReport) and kept.command == ticket.command and _is_of(kept.report, ticket):
+                if isinstance(kept, LetterReport) and kept.command == voucher.command and _is_of(kept.report, voucher):
                     return True
-            last = turn.head(ticket.run)
+            last = turn.head(voucher.run)
             while last > 0:
-                page = turn.some_facts(ticket.run, range(max(1, last - 499), last + 1))
+                page = turn.some_facts(voucher.run, range(max(1, last - 499), last + 1))
                 for _, _, fact in reversed(page):
-                    if any(_is_of(report, ticket) for report in _reports(fact, ticket)):
+                    if any(_is_of(report, voucher) for report in _reports(fact, voucher)):
                         return True
-                if page and page[0][1] < ticket.claimed_at:
+                if page and page[0][1] < voucher.claimed_at:
                     return False
                 last -= 500
         return False
 
-    async def _who_holds(self, ticket: Ticket, why: str) -> str:
+    async def _who_holds(self, voucher: Voucher, why: str) -> str:
         def found() -> Lease | None:
-            with self.store.turn([ticket.run]) as turn:
-                return turn.lease(ticket.run, ticket.command)
+            with self.store.turn([voucher.run]) as turn:
+                return turn.lease(voucher.run, voucher.command)
 
         lease: Lease | None = await self.advance(found)
         if lease is None:
@@ -226,11 +226,11 @@ class RemoteDesk:
     async def _interrupted(self, leases: Sequence[Lease], told: Collection[Place]) -> Collection[Place]:
         return set(await self.desk.interrupted(leases)) - set(told) if leases else ()
 
-    async def hand_back(self, session: DeskSession, ticket: Ticket, lost: bool) -> bool:
+    async def hand_back(self, session: DeskSession, voucher: Voucher, lost: bool) -> bool:
         held = await self.desk.leases_of(session.worker)
-        is_held = any(place(each) == ticket.place for each in held)
-        await self.desk.hand_back(ticket.lease(), lost)
-        self._let_go.append(ticket.place)
+        is_held = any(place(each) == voucher.place for each in held)
+        await self.desk.hand_back(voucher.lease(), lost)
+        self._let_go.append(voucher.place)
         return is_held
 
     async def leave(self, session: DeskSession) -> None:
@@ -256,14 +256,16 @@ class RemoteDesk:
             turn.put_document(LINES, id, json.encode(now), version, turn.now + KEPT_FOR)
             return now.n
 
-    # ---- tickets and values
+    # ---- vouchers and values
 
-    def ticket(self, session: DeskSession, written: bytes) -> Ticket:
-        """Raises LeaseLost for the ticket of another worker."""
-        ticket = self.office.read(written)
-        if ticket.worker != session.worker:
-            raise LeaseLost(f"{ticket.command} of run {ticket.run} was given to {ticket.worker}, not {session.worker}")
-        return ticket
+    def voucher(self, session: DeskSession, written: bytes) -> Voucher:
+        """Raises LeaseLost for the voucher of another worker."""
+        voucher = self.vouchers.read(written)
+        if voucher.worker != session.worker:
+            raise LeaseLost(
+                f"{voucher.command} of run {voucher.run} was given to {voucher.worker}, not {session.worker}"
+            )
+        return voucher
 
     async def payload(self, session: DeskSession, run: str, payload: Payload) -> bytes:
         """Raises InvalidValue for a blob that did not come."""
@@ -345,16 +347,16 @@ def place(lease: Lease) -> Place:
     return lease.run, lease.command.id, lease.generation
 
 
-def _is_of(report: Report, ticket: Ticket) -> bool:
-    return (report.worker, report.generation, report.item) == (ticket.worker, ticket.generation, ticket.item)
+def _is_of(report: Report, voucher: Voucher) -> bool:
+    return (report.worker, report.generation, report.item) == (voucher.worker, voucher.generation, voucher.item)
 
 
-def _reports(fact: Fact, ticket: Ticket) -> Sequence[Report]:
-    """The reports of this fact, if it is about the visit of the ticket."""
+def _reports(fact: Fact, voucher: Voucher) -> Sequence[Report]:
+    """The reports of this fact, if it is about the visit of the voucher."""
     match fact:
-        case StepSettled() | PageCame() if (fact.step, fact.visit) == (ticket.step, ticket.visit):
+        case StepSettled() | PageCame() if (fact.step, fact.visit) == (voucher.step, voucher.visit):
             return (fact.report,)
-        case ItemsSettled() if (fact.step, fact.visit) == (ticket.step, ticket.visit):
+        case ItemsSettled() if (fact.step, fact.visit) == (voucher.step, voucher.visit):
             return fact.reports
     return ()
 

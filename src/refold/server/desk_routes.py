@@ -44,7 +44,7 @@ from refold.wire import (
     Remembered,
     SettleBody,
     Settled,
-    TicketBody,
+    VoucherBody,
     Welcome,
     encoded,
     from_json,
@@ -122,7 +122,7 @@ async def claim(call: Call) -> Answer:
         finally:
             if claimed.is_new:
                 desk.on_the_way.discard(place(claimed.leases[0]))
-        leases = tuple(desk.office.sent(each) for each in claimed.leases)
+        leases = tuple(desk.vouchers.sent(each) for each in claimed.leases)
         return _reply(Leases(leases)) if leases else Reply(204)
 
     return await _once(call, wait)
@@ -138,7 +138,7 @@ async def settle(call: Call) -> Answer:
     async def take(_: Remembering) -> Reply:
         then = session.can(desk.alive_for, body.full) if body.claims and not session.stop else None
         found = await asyncio.gather(*(desk.settle(session, each, then) for each in body.reports))
-        leases = tuple(desk.office.sent(lease) for _, lease in found if lease is not None)
+        leases = tuple(desk.vouchers.sent(lease) for _, lease in found if lease is not None)
         return _reply(Settled(tuple(verdict for verdict, _ in found), leases))
 
     return await _once(call, take)
@@ -155,7 +155,9 @@ async def beat(call: Call) -> Answer:
     else:
         leases, interrupted = await desk.beat(session, body)
     kept = tuple(
-        KeptLease(desk.office.written(each), each.run, each.command.id, each.command.step, each.generation, each.until)
+        KeptLease(
+            desk.vouchers.written(each), each.run, each.command.id, each.command.step, each.generation, each.until
+        )
         for each in leases
     )
     over = await desk.over(body.runs)
@@ -168,7 +170,7 @@ async def hand_back(call: Call) -> Answer:
     assert isinstance(body, HandBackBody)
 
     async def free(_: Remembering) -> Reply:
-        back = [await desk.hand_back(session, desk.ticket(session, each), body.lost) for each in body.tickets]
+        back = [await desk.hand_back(session, desk.voucher(session, each), body.lost) for each in body.vouchers]
         return _reply(HandedBack(tuple(back)))
 
     return await _once(call, free)
@@ -180,10 +182,10 @@ async def publish(call: Call) -> Answer:
     assert isinstance(body, PublishBody)
 
     async def append(_: Remembering) -> Reply:
-        ticket = desk.ticket(session, body.ticket)
-        data = await desk.payload(session, ticket.run, body.lines)
+        voucher = desk.voucher(session, body.voucher)
+        data = await desk.payload(session, voucher.run, body.lines)
         lines: list[Any] = from_json(data, list[Any], "lines")
-        return _reply(Published(await desk.advance(lambda: desk.publish(ticket.lease(), body.n, lines))))
+        return _reply(Published(await desk.advance(lambda: desk.publish(voucher.lease(), body.n, lines))))
 
     return await _once(call, append)
 
@@ -194,10 +196,10 @@ async def record(call: Call) -> Answer:
     assert isinstance(body, RecordBody)
 
     async def note(_: Remembering) -> Reply:
-        ticket = desk.ticket(session, body.ticket)
-        data = await desk.payload(session, ticket.run, body.outcome)
+        voucher = desk.voucher(session, body.voucher)
+        data = await desk.payload(session, voucher.run, body.outcome)
         outcome: Outcome = from_json(data, Outcome, "outcome")
-        await desk.desk.record(ticket.lease(), body.key, outcome)
+        await desk.desk.record(voucher.lease(), body.key, outcome)
         return _reply(Nothing())
 
     return await _once(call, note)
@@ -209,9 +211,9 @@ async def expect(call: Call) -> Answer:
     assert isinstance(body, ExpectBody)
 
     async def note(_: Remembering) -> Reply:
-        ticket = desk.ticket(session, body.ticket)
-        calls: Sequence[Awaited] = read_calls(await desk.payload(session, ticket.run, body.calls))
-        await desk.desk.expect(ticket.lease(), calls)
+        voucher = desk.voucher(session, body.voucher)
+        calls: Sequence[Awaited] = read_calls(await desk.payload(session, voucher.run, body.calls))
+        await desk.desk.expect(voucher.lease(), calls)
         return _reply(Nothing())
 
     return await _once(call, note)
@@ -220,10 +222,10 @@ async def expect(call: Call) -> Answer:
 async def wake(call: Call) -> Answer:
     """Let the command of a parked body be claimed again."""
     desk, session, body = call.service.desk, await _session(call), call.body
-    assert isinstance(body, TicketBody)
+    assert isinstance(body, VoucherBody)
 
     async def free(_: Remembering) -> Reply:
-        await desk.desk.wake(desk.ticket(session, body.ticket).lease())
+        await desk.desk.wake(desk.voucher(session, body.voucher).lease())
         return _reply(Nothing())
 
     return await _once(call, free)
@@ -232,12 +234,12 @@ async def wake(call: Call) -> Answer:
 async def memory(call: Call) -> Answer:
     """The context of a run and the recorded calls of a command."""
     desk, session, body = call.service.desk, await _session(call), call.body
-    assert isinstance(body, TicketBody)
-    ticket = desk.ticket(session, body.ticket)
+    assert isinstance(body, VoucherBody)
+    voucher = desk.voucher(session, body.voucher)
     held = await desk.desk.leases_of(session.worker)
-    if not any(place(each) == ticket.place for each in held):
-        raise LeaseLost(f"{ticket.command} of run {ticket.run} is no longer held")
-    return _message(Remembered(json.encode(await desk.desk.recall(ticket.lease()))))
+    if not any(place(each) == voucher.place for each in held):
+        raise LeaseLost(f"{voucher.command} of run {voucher.run} is no longer held")
+    return _message(Remembered(json.encode(await desk.desk.recall(voucher.lease()))))
 
 
 async def put_blob(call: Call) -> Answer:

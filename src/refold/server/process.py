@@ -31,7 +31,7 @@ from refold.server.operations import Operations
 from refold.server.repeats import Repeats
 from refold.server.service import Readers, ServerOptions, Service, ServiceParts
 from refold.telemetry.metrics import Metrics
-from refold.wire import TicketOffice
+from refold.wire import Vouchers
 
 log = logger("server")
 
@@ -132,10 +132,10 @@ def _desk_of(
         return None
     doorbell = engine.mailroom.doorbell
     assert isinstance(doorbell, LocalDoorbell)
-    office, lease_for = TicketOffice(key), engine.mailroom.turns.lease_for
+    vouchers, lease_for = Vouchers(key), engine.mailroom.turns.lease_for
     desk = LocalDesk(store, advance, engine.mailroom)
     return lambda stopping: RemoteDesk(
-        DeskParts(desk, store, advance, read, documents, doorbell, office, lease_for, stopping)
+        DeskParts(desk, store, advance, read, documents, doorbell, vouchers, lease_for, stopping)
     )
 
 

@@ -50,7 +50,7 @@ from refold.wire import (
     PublishBody,
     RecordBody,
     SettleBody,
-    TicketBody,
+    VoucherBody,
 )
 
 N = NAMESPACE
@@ -488,8 +488,8 @@ ROUTES: tuple[Route, ...] = (
     _call("publish", desk_routes.publish, "Append lines of a body.", PublishBody),
     _call("record", desk_routes.record, "Record a durable call.", RecordBody),
     _call("expect", desk_routes.expect, "Wait for durable calls.", ExpectBody),
-    _call("wake", desk_routes.wake, "Continue a parked body.", TicketBody),
-    _call("memory", desk_routes.memory, "Context and recorded calls.", TicketBody),
+    _call("wake", desk_routes.wake, "Continue a parked body.", VoucherBody),
+    _call("memory", desk_routes.memory, "Context and recorded calls.", VoucherBody),
     _call("child", desk_routes.show_child, "How far a child run is.", ChildBody),
     _call("open-plans", desk_routes.show_open_plans, "Plans of unfinished runs of some workflows.", OpenPlansBody),
     Route(
