@@ -170,3 +170,21 @@ def test_logs_show_the_lines_of_child_runs_with_their_names(tmp_path: Path) -> N
         assert "child" not in command("runs", "logs", "top", "--alone").out
         rows = [json.loads(line) for line in command("runs", "logs", "top", "-o", "jsonl").out.splitlines()]
         assert [row.get("name", "") for row in rows] == ["", "top.kids"]
+
+
+def test_why_says_once_that_a_budget_is_used_up(tmp_path: Path) -> None:
+    code = "context['usage']['tokens'] = 70\nresult = 1"
+    step = f"step: one\ntool:\n  kind: python\n  isolation: inline\n  code: {json.dumps(code)}\nnext: two"
+    with here(tmp_path):
+        file = playbook(tmp_path, step, noop("two"), more="budget: {tokens: 30}\n")
+        assert command("run", file, "--name", "dear", "-q").code == 6
+        assert command("runs", "why", "dear").out.count("70 tokens are used up, and the budget is 30") == 1
+
+
+@pytest.mark.parametrize("line", [("pause",), ("cancel",), ("resume",), ("retry",), ("signal", "go")])
+def test_errors_name_a_run_as_people_do(tmp_path: Path, line: tuple[str, ...]) -> None:
+    with here(tmp_path):
+        assert command("run", playbook(tmp_path, noop("one")), "--name", "daily", "-q").code == 0
+        run = command("runs", "show", "daily", "-o", "json").data["id"]
+        done = command("runs", line[0], "daily", *line[1:])
+    assert done.code == 4 and "run daily " in done.err and run not in done.err
