@@ -112,7 +112,17 @@ async def test_a_python_workflow_says_it_for_its_steps_and_its_children() -> Non
     assert sorted(started, key=str) == sorted([("", None, "acme"), ("mine", 2, "acme"), ("other", -1, "zed")], key=str)
 
 
-@pytest.mark.parametrize("options", [{"priority": "high"}, {"queue": "x" * 1025}, {"share": "a\0b"}, {"limit": 7}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"priority": "high"},
+        {"queue": "x" * 1025},
+        {"share": "a\0b"},
+        {"limit": 7},
+        {"key": "k" * 1025},
+        {"run": "ü" * 600},
+    ],
+)
 async def test_options_that_mean_nothing_are_refused(options: dict[str, Any]) -> None:
     async with open_engine(settings=QUICK) as engine:
         with pytest.raises(InvalidValue):

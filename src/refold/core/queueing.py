@@ -16,7 +16,7 @@ def lane_name(what: str, value: Any) -> str:
         return ""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise CannotEvaluate(f"the {what} is {value!r:.60}: it must be text or a number")
-    flaw = _flaw(str(value))
+    flaw = name_flaw(str(value))
     if flaw:
         raise CannotEvaluate(f"the {what} {flaw}")
     return str(value)
@@ -25,7 +25,7 @@ def lane_name(what: str, value: Any) -> str:
 def checked_queueing(queue: str = "", priority: int | None = None, share: str = "", limit: str = "") -> Queueing:
     """Raises InvalidValue."""
     for what, name in (("queue", queue), ("share", share), ("limit", limit)):
-        flaw = _flaw(name) if isinstance(name, str) else f"{name!r} is not a text"
+        flaw = name_flaw(name) if isinstance(name, str) else f"{name!r} is not a text"
         if flaw:
             raise InvalidValue(what, flaw)
     if priority is not None and (type(priority) is not int or abs(priority) > HIGHEST):
@@ -33,7 +33,8 @@ def checked_queueing(queue: str = "", priority: int | None = None, share: str = 
     return Queueing(queue, priority, share, limit)
 
 
-def _flaw(name: str) -> str:
+def name_flaw(name: str) -> str:
+    """Return what is wrong with a name that is stored in an index, or an empty text."""
     if "\0" in name:
         return f"{name!r:.60} has a NUL"
     is_long = len(name.encode("utf-8", "surrogatepass")) > LONGEST_NAME

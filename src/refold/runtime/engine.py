@@ -17,7 +17,7 @@ from refold.core.fold.apply import Record
 from refold.core.graph import Graph, PreparedPlan, prepare
 from refold.core.outcomes import NO_QUEUEING, QUEUE, Cancelled, Failed, Outcome, Queueing, Succeeded
 from refold.core.plan import Plan
-from refold.core.queueing import checked_queueing
+from refold.core.queueing import checked_queueing, name_flaw
 from refold.core.read.gates import OpenQuestion, open_questions
 from refold.core.read.summary import Progress, Summary, progress, shown_steps, status_of
 from refold.core.read.why import WorkerView, briefly
@@ -276,6 +276,9 @@ class Engine:
         flaw = label_flaw(labels or {})
         if flaw:
             raise InvalidValue("labels", flaw)
+        for what, text in (("key", key), ("name", name), ("run", run)):
+            if flaw := name_flaw(text):
+                raise InvalidValue(what, flaw)
         RunKey(key, key_policy, on_taken).check()
         queueing = checked_queueing(queue, priority, share, limit)
         options = RunOptions(key, name, run, labels or {}, key_policy, on_taken, cancel_with_caller, queueing)
