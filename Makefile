@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 PINNED := $(PIP) --require-hashes --only-binary :all: --requirement
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test page ui check bench bench-python bench-postgres bench-claims bench-peers mutants shape proof crash chaos newcomer lock clean
+.PHONY: help demo test page ui check bench bench-python bench-server bench-postgres bench-claims bench-peers mutants shape proof crash chaos newcomer lock clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ bench: $(READY) ## Measure, and print the exponents
 
 bench-python: $(READY) ## Measure Python workflows on SQLite, and `import refold`
 	$(BIN)/python -m bench.python_workflows
+
+bench-server: $(READY) ## Measure the server, next to the same work without it
+	$(BIN)/python -m bench.server
 
 bench-postgres: $(READY) ## Measure on PostgreSQL, with ratios to what the server alone can commit
 	$(BIN)/python -m bench.postgres

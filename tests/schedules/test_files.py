@@ -136,3 +136,9 @@ def test_a_calendar_is_a_list_of_days() -> None:
     assert (found.name, found.days) == ("holidays", (date(2026, 12, 25), date(2026, 12, 26)))
     with pytest.raises(InvalidPlaybook, match="is not a day"):
         read_schedule_file(f"{head}days: [2026-12-32]\n".encode(), "holidays.yaml")
+
+
+@pytest.mark.parametrize("text", ["word", "[1]", "5", "null"])
+def test_a_file_that_is_no_map_is_refused_with_its_place(text: str) -> None:
+    with pytest.raises(InvalidPlaybook, match="must be a map"):
+        read_schedule_file(text.encode(), "odd.yaml")

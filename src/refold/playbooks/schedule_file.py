@@ -69,6 +69,9 @@ def read_schedule_file(text: bytes, file: str) -> ScheduleFile | CalendarFile:
     root = yaml_text.read(source, file)
     reading = Reading(source, SCHEDULE_TABLES, READERS)
     is_calendar = isinstance(root.value, dict) and root.value.get("kind") == "Calendar"
+    if not isinstance(root.value, dict):
+        reading.table(root, "schedule")  # says what is there instead
+        raise InvalidPlaybook(in_order(reading.problems), file, source)
     found: ScheduleFile | CalendarFile | None = None
     with suppress(TooMany):  # a hundred of them are enough to begin with
         found = _calendar(reading, root, file) if is_calendar else _schedule(reading, root, file)
@@ -128,7 +131,7 @@ def _when(reading: Reading, fields: Fields) -> When:
     every = fields.get("every", 0.0)
     if every and every < 1:
         reading.at(fields.node.nodes["every"], "out-of-range", "`every` is at least 1 s", "for example `every: 20s`")
-    if not {"cron", "every", "at"} & fields.node.nodes.keys() and isinstance(fields.node.value, dict):
+    if isinstance(fields.node.value, dict) and not {"cron", "every", "at"} & fields.node.nodes.keys():
         hint = 'add `cron: "30 2 * * *"`, `every: 10m` or `at: [2026-12-24T18:00:00Z]`'
         reading.at_place(fields.node.place, "missing-key", "a schedule needs `cron`, `every` or `at`", hint)
     begin, end = _one_moment(reading, fields, "from"), _one_moment(reading, fields, "until")

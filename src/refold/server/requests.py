@@ -97,7 +97,12 @@ def read_query(raw: bytes, kind: type[Struct]) -> Any:
             raise invalid(f"?{name}", "the parameter may be given only once")
         else:
             found[name] = text
-    return converted(found, kind, strict=False, prefix="?")
+    query = converted(found, kind, strict=False, prefix="?")
+    for each in structs.fields(kind):
+        value = getattr(query, each.name)
+        if isinstance(value, int) and not -LARGEST_INTEGER <= value < LARGEST_INTEGER:
+            raise invalid(f"?{each.encode_name}", f"the number {str(value)[:30]} does not fit 64 bits")
+    return query
 
 
 def converted(found: Mapping[str, Any], kind: type[Struct], strict: bool, prefix: str = "/") -> Any:

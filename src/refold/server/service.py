@@ -22,6 +22,7 @@ from refold.server.credentials import Credentials
 from refold.server.cursors import Cursors
 from refold.server.moments import Moments
 from refold.server.problems import HttpProblem
+from refold.server.shared_log import SharedLog
 from refold.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class Service:
         self.note, self.repeats = parts.note, parts.repeats
         self._engine, self._operations = parts.engine, parts.operations
         self.moments = Moments(parts.views)
+        self.log = SharedLog(parts.views, parts.read)
         self.stopping = asyncio.Event()  # set when the server ends: streams say goodbye
         self._desk = None if parts.desk is None else parts.desk(self.stopping)
         self.streams: dict[str, int] = {}  # open streams by credential

@@ -3,6 +3,8 @@
 import asyncio
 import hashlib
 import re
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Literal
 
 from msgspec import UNSET, MsgspecError, Struct, UnsetType, json
@@ -25,6 +27,10 @@ MOST_STARTS = 1000  # of one batch
 AT_ONCE = 100  # starts that are sent together
 LAST = "last"  # in place of the number of a visit
 RUN_ID = re.compile(r"[0-9a-f]{32}")
+
+
+Find = Callable[["StartBody"], Awaitable[Any]]
+"""Returns what a body starts."""
 
 
 class StartBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,19 +101,19 @@ class NoBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def start(call: Call) -> Answer:
-    row, is_new = await _start(call, call.body, call.headers.get("idempotency-key", ""))
+    row, is_new = await _start(call, call.body, call.headers.get("idempotency-key", ""), partial(_wanted, call))
     where = f"/api/v1/ns/{call.path['ns']}/runs/{row.run}"
     headers = {"location": where} | ({} if is_new else {"idempotent-replayed": "true"})
     return Answer(shown_row(row, call.credential), 201, headers)
 
 
-async def _start(call: Call, body: StartBody, request: str) -> tuple[Summary, bool]:
+async def _start(call: Call, body: StartBody, request: str, find: Find) -> tuple[Summary, bool]:
     """Start a run; return its row, and whether this request has started it.
 
     A start with a key, and one whose request has a key, is one run however often it is sent: the id of the run follows
     from the key.
     """
-    workflow = await _wanted(call, body)
+    workflow = await find(body)
     if flaw := label_flaw(body.labels):
         raise InvalidValue("labels", flaw)
     if body.id and (body.key or not RUN_ID.fullmatch(body.id)):
@@ -190,17 +196,25 @@ async def start_batch(call: Call) -> Answer:
         raise InvalidValue("runs", f"at most {MOST_STARTS} runs start at once, and these are {len(body.runs)}")
     request = call.headers.get("idempotency-key", "")
     outcomes: list[dict[str, Any]] = []
+    found: dict[tuple[str, str], asyncio.Task[Any]] = {}  # each workflow is looked for once
+
+    async def find(body: StartBody) -> Any:
+        name = body.workflow, body.plan
+        if name not in found:
+            found[name] = asyncio.create_task(_wanted(call, body))
+        return await asyncio.shield(found[name])
+
     for first in range(0, len(body.runs), AT_ONCE):
         part = body.runs[first : first + AT_ONCE]
         keys = [f"{request}/{first + number}" if request else "" for number in range(len(part))]
         pairs = zip(part, keys, strict=True)
-        outcomes += await asyncio.gather(*(_outcome(call, each, key) for each, key in pairs))
+        outcomes += await asyncio.gather(*(_outcome(call, each, key, find) for each, key in pairs))
     return Answer({"items": outcomes}, 200)
 
 
-async def _outcome(call: Call, body: StartBody, request: str) -> dict[str, Any]:
+async def _outcome(call: Call, body: StartBody, request: str, find: Find) -> dict[str, Any]:
     try:
-        row, _ = await _start(call, body, request)
+        row, _ = await _start(call, body, request, find)
     except HttpProblem as problem:
         return {"problem": problem.document(call.trace_id)}
     except RefoldError as error:

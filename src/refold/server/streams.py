@@ -8,6 +8,8 @@ from typing import Any
 
 from msgspec import Struct, json, structs
 
+from refold.core.fold.apply import Record
+from refold.core.read.summary import Summary
 from refold.errors import NotFound, RefoldError
 from refold.logs import WARNING, event, logger
 from refold.queries.history import line_object
@@ -82,7 +84,7 @@ async def stream_log(call: Call) -> Answer:
         raise invalid("Last-Event-ID", f"{last!r} is not the number of a fact")
     after = int(last) if last else query.begin or 0
     opened(call)
-    return Answer(stream=_counted(call, _facts(call, row.run, after)))
+    return Answer(stream=_counted(call, _facts(call, row, after)))
 
 
 async def _counted(call: Call, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -94,17 +96,20 @@ async def _counted(call: Call, events: AsyncIterator[bytes]) -> AsyncIterator[by
         closed(call)
 
 
-async def _facts(call: Call, run: str, after: int) -> AsyncIterator[bytes]:
-    watch = Watch(call)
-    with call.service.changes.listening(run) as listener:
+async def _facts(call: Call, row: Summary, after: int) -> AsyncIterator[bytes]:
+    watch, key = Watch(call), (row.run, row.created_at, call.credential.may("values"))
+
+    def encode(record: Record) -> bytes:
+        return written("fact", fact_object(*record, call.credential), str(record[0]))
+
+    with call.service.changes.listening(row.run) as listener:
         while True:
             listener.take()
-            records = await call.service.read(partial(call.service.views.facts, run, after, AT_ONCE))
-            for number, at, fact in records:
-                after = number
-                yield written("fact", fact_object(number, at, fact, call.credential), str(number))
-            if len(records) == AT_ONCE:
-                continue
+            while True:
+                after, events = await call.service.log.after(key, after, encode)
+                if not events:
+                    break
+                yield events
             while not listener.changed.is_set():
                 for sign in await watch.next(listener.wait):
                     yield sign
