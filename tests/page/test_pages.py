@@ -23,6 +23,22 @@ cron: "30 6 * * MON-FRI"
 zone: Europe/Berlin
 """
 PAGES = {
+    "now": ("now", "chairs"),
+    "runs": ("runs", "order 4711"),
+    "runs of one status": ("runs?status=failed", "invoices"),
+    "run": ("runs/{done}", "orders of Wednesday"),
+    "failed run": ("runs/{failed}", "card 4242 was refused by the bank"),
+    "waiting run": ("runs/{asks}", "chairs"),
+    "long names": ("runs/{named}", "a_step_with_a_name_that_nobody_can_read"),
+    "graph": ("runs/{done}?tab=graph", "report"),
+    "timeline": ("runs/{done}?tab=timeline", "fetch"),
+    "history": ("runs/{done}?tab=history", "orders of Wednesday"),
+    "data": ("runs/{done}?tab=data", "orders of Wednesday"),
+    "logs": ("runs/{done}?tab=logs", "orders of north"),
+    "family": ("runs/{done}?tab=family", "orders of Wednesday"),
+    "usage": ("runs/{done}?tab=usage", "orders of Wednesday"),
+    "moment": ("runs/{done}?at=4", "orders of Wednesday"),
+    "loop": ("runs/{many}/loops/each", "squares"),
     "gates": ("gates?open={asks}/ask/1", "May we buy two chairs, oak for 480 euros?"),
     "dead-letters": ("dead-letters", "card # was refused by the bank"),
     "workflows": ("workflows", "settle-invoices"),
@@ -79,7 +95,8 @@ async def show_all(visitor: Visitor, scene: Scene, theme: str, width: dict[str, 
         await expect(page.locator("#main").get_by_text(address(text, scene)).first, name).to_be_visible()
         assert visitor.seen.faults() == [], name
         assert await page.evaluate("document.documentElement.scrollWidth") <= width["width"], f"{name} is too wide"
-        wrong[name] = await serious(page)
+        if theme == "light" or width == WIDE:  # dark and narrow together bring nothing new
+            wrong[name] = await serious(page)
     assert {name: each for name, each in wrong.items() if each} == {}, theme
 
 

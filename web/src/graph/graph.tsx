@@ -232,21 +232,24 @@ function NodeBox({ node, x, y, kind, isLoop, row, rows, isChosen, isChanged, sta
   const done = isFolded ? node.steps.filter((each) => shown(rows?.get(each)) === "completed").length : 0;
   const word = !rows ? "" : isFolded ? `${done} of ${node.steps.length} done` : row?.count ? `${count(row.done + row.failed + row.skipped + row.cancelled)} of ${count(row.count)}${row.failed ? `, ${count(row.failed)} failed` : ""}` : `${status}${(row?.visits ?? 0) > 1 ? `, visit ${row?.visits}` : ""}${(row?.attempts ?? 0) > Math.max(row?.visits ?? 0, 1) ? `, try ${row?.attempts}` : ""}`;
   const name = isFolded ? `${node.steps[0]} … ${node.steps.length} steps` : (node.steps[0] ?? "");
+  const shownName = shortened(name, width, NODE.letter);
+  const shownWord = shortened(isFolded ? word : `${kind}${word ? ` · ${word}` : ""}`, width, NODE.small);
+  const label = `${shownName} ${shownWord}${shownName === name ? "" : `: ${name}, ${word}`}`;
   const hover = `${isFolded ? node.steps.slice(0, 12).join("\n") : name}\n${word}${row?.reason ? `\n${row.reason.text}` : ""}${row?.error ? `\n${row.error.kind}: ${row.error.message ?? ""}` : ""}`;
   const total = Math.max(row?.count ?? 0, 1);
   const inner = width - 22;
   const parts = row?.count ? ([[row.done, "completed"], [row.failed, "failed"], [row.open, "running"], [row.skipped + row.cancelled, "quiet"]] as const) : [];
   let filled = 0;
   return (
-    <g class={`node tone-${toneOf(status)} is-${status} ${isChosen ? "chosen" : ""} ${isChanged ? "changed" : ""} shape-${shapeName(kind, isFolded)}`} transform={`translate(${x - width / 2},${y - NODE.height / 2})`} role="button" tabIndex={0} aria-label={`${name}: ${word}`} aria-pressed={isChosen}
+    <g class={`node tone-${toneOf(status)} is-${status} ${isChosen ? "chosen" : ""} ${isChanged ? "changed" : ""} shape-${shapeName(kind, isFolded)}`} transform={`translate(${x - width / 2},${y - NODE.height / 2})`} role="button" tabIndex={0} aria-label={label} aria-pressed={isChosen}
       onClick={(event) => { event.stopPropagation(); onClick(); }} onDblClick={() => onOpen?.(node.id)} onKeyDown={(event) => { if (event.key === "Enter") onClick(); }}
       onMouseMove={(event) => showTip(hover, event.clientX + 10, event.clientY + 14)} onMouseLeave={hideTip}>
       {isLoop || isFolded ? <rect class="behind" x={4} y={4} width={width} height={NODE.height} rx={6} /> : null}
       {kind === "gate" ? <path class="box" d={`M12,0H${width - 12}L${width},${NODE.height / 2} ${width - 12},${NODE.height}H12L0,${NODE.height / 2}z`} /> : <rect class="box" width={width} height={NODE.height} rx={kind === "wait" ? NODE.height / 2 : 6} />}
       {kind === "child" ? <path class="double" d={`M5,0V${NODE.height}M${width - 5},0V${NODE.height}`} /> : null}
       <svg x={kind === "gate" || kind === "wait" ? 17 : 11} y={8} width={14} height={14} viewBox="0 0 14 14" class="glyph" aria-hidden="true">{shapeOf(rows ? status : "pending")}</svg>
-      <text class="name" x={kind === "gate" || kind === "wait" ? 37 : 31} y={19}>{shortened(name, width, NODE.letter)}</text>
-      <text class="word" x={kind === "gate" || kind === "wait" ? 37 : 31} y={35}>{shortened(isFolded ? word : `${kind}${word ? ` · ${word}` : ""}`, width, NODE.small)}</text>
+      <text class="name" x={kind === "gate" || kind === "wait" ? 37 : 31} y={19}>{shownName}</text>{" "}
+      <text class="word" x={kind === "gate" || kind === "wait" ? 37 : 31} y={35}>{shownWord}</text>
       {parts.length ? <g transform={`translate(11,${NODE.height - 6})`}><rect class="strip-back" width={inner} height={3} rx={1.5} />{parts.map(([number, tone]) => {
         const from = filled;
         const size = (number / total) * inner;

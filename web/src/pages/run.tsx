@@ -113,7 +113,7 @@ function RunHeader({ model }: { model: RunModel }) {
         <div><dt>run</dt><dd><button type="button" class="mini mono" title={head.id} onClick={() => void copy(head.id, "id copied")}>{head.id.slice(0, 8)}</button></dd></div>
         <div><dt>plan</dt><dd><button type="button" class="mini mono" title={head.plan} onClick={() => void copy(head.plan, "hash copied")}>{head.plan.slice(0, 8)}</button></dd></div>
         {head.key ? <div><dt>key</dt><dd class="mono cut">{head.key}</dd></div> : null}
-        {labels.map(([name, value]) => <a key={name} class="chip" href={href("runs", { label: `${name}:${value}` })}>{name} <b>{value}</b></a>)}
+        {labels.map(([name, value]) => <div key={name}><dt class="sr">label</dt><dd><a class="chip" href={href("runs", { label: `${name}:${value}` })}>{name} <b>{value}</b></a></dd></div>)}
       </dl>
       {error && head.status === "failed" ? (
         <div class="run-error" role="status">

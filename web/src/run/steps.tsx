@@ -136,7 +136,7 @@ export function LoopBar({ row, run }: { row: StepRow; run: string }) {
       <span class="bar">{part(row.done, "completed")}{part(row.failed, "failed")}{part(row.open, "running")}{part(row.skipped + row.cancelled, "quiet")}</span>
       <span class="small">{count(row.done + row.failed + row.skipped + row.cancelled)}/{count(row.count)}{row.more ? "+" : ""}</span>
       {row.failed ? <span class="small tone-failed said">{count(row.failed)} failed</span> : null}
-      {row.left !== null && row.left > 0 ? <span class="small muted">{span(row.left)} left</span> : row.rate >= 1 && row.open ? <span class="small muted">{row.rate.toFixed(row.rate < 10 ? 1 : 0)}/s</span> : null}
+      {row.left !== null && row.left > 0 ? <span class="small soft">{span(row.left)} left</span> : row.rate >= 1 && row.open ? <span class="small muted">{row.rate.toFixed(row.rate < 10 ? 1 : 0)}/s</span> : null}
     </a>
   );
 }
