@@ -49,6 +49,10 @@ bench-claims: $(READY) ## Measure a claim beside 100,000 commands that wait, on 
 bench-peers: $(READY) ## Measure Python workflows compared with other engines (fetches them into the user's cache)
 	$(BIN)/python -m bench.peer_runs
 
+.PHONY: bench-page
+bench-page: $(READY) ## Measure the web page in a browser: sizes, first rows, DOM nodes, heap
+	$(BIN)/python -m bench.page
+
 mutants: $(READY) ## Break each guarded line once; its test must fail
 	$(BIN)/python tests/run_mutants.py
 
