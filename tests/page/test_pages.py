@@ -48,6 +48,7 @@ PAGES = {
     "schedules": ("schedules", "every-morning"),
     "schedule": ("schedules/every-morning", "Last times"),
     "workers": ("workers", "every queue"),
+    "operations": ("operations", "cancel 1 run"),
     "settings": ("settings", "Time zone of all times"),
     "tokens": ("settings?tab=tokens", "New token"),
     "audit": ("settings?tab=audit", "POST /runs"),
@@ -66,6 +67,9 @@ async def played(page_files: None, tmp_path_factory: pytest.TempPathFactory) -> 
         async with server.client(await server.token()) as client:
             made = await client.put(f"{NS}/schedules/every-morning", json={"definition": SCHEDULE})
             assert made.status_code == 201, made.text
+            wanted = {"action": "cancel", "ids": [scene.sleeps], "reason": "it is late"}
+            counted = await client.post(f"{NS}/operations", json=wanted)
+            assert counted.status_code == 201, counted.text
         yield server, scene
 
 

@@ -21,6 +21,7 @@ export const PAGES: readonly PageInfo[] = [
   { path: "workflows", title: "Workflows", icon: "workflows", group: 1, load: later("Workflows") },
   { path: "schedules", title: "Schedules", icon: "schedules", group: 1, load: later("Schedules") },
   { path: "workers", title: "Workers", icon: "workers", group: 1, load: later("Workers") },
+  { path: "operations", title: "Operations", icon: "operations", group: 1, load: later("Operations") },
   { path: "settings", title: "Settings", icon: "settings", group: 2, load: later("Settings") },
   { path: "api", title: "API", icon: "api", group: 2, load: later("Api") },
 ];

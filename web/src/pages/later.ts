@@ -2,6 +2,7 @@
 export { default as Api } from "./api";
 export { default as DeadLetters } from "./dead-letters";
 export { default as Gates } from "./gates";
+export { default as Operations } from "./operations";
 export { default as Schedules } from "./schedules";
 export { default as Settings } from "./settings";
 export { default as Workers } from "./workers";
