@@ -26,6 +26,7 @@ async def reach(page: Page, wanted: Locator) -> None:
 async def go(page: Page, words: str) -> None:
     """By the palette."""
     await page.keyboard.press("Control+k")
+    await expect(page.get_by_role("combobox")).to_be_focused()
     await page.keyboard.type(words)
     await expect(page.get_by_role("option").first).to_contain_text(words)
     await page.keyboard.press("Enter")
