@@ -13,13 +13,17 @@ from refold.errors import Unreachable, Unusable
 from refold.stores.postgres.address import read_address, without_password
 from refold.stores.postgres.migrate import migrate_server, newest
 from refold.stores.postgres.store import PostgresStore
-from tests.cli.program import environment, noop, playbook, refold
+from tests.cli.program import environment, noop, playbook, refold, shell, started, until
 from tests.contracts.stores import commit, note
-from tests.postgres_server import server_url
+from tests.postgres_server import Server, server_url, session_server
 
 
 def with_parts(url: str, **parts: str) -> str:
     return urlunsplit(urlsplit(url)._replace(**parts))
+
+
+def server_as(own: Server, user: str) -> str:
+    return with_parts(own.url, netloc=f"{user}@127.0.0.1:{own.port}")
 
 
 @pytest.fixture
@@ -64,6 +68,36 @@ def test_a_password_that_is_wrong(tmp_path: Path) -> None:
     finally:
         with psycopg.connect(server_url(), autocommit=True) as connection:
             connection.execute(f"drop user {name}")
+
+
+def test_a_server_that_wants_another_password(tmp_path: Path) -> None:
+    own = session_server()
+    name, rules = f"u_{abs(hash(str(tmp_path)))}", own.data / "pg_hba.conf"
+    before = rules.read_text()
+    with psycopg.connect(own.url, autocommit=True) as connection:
+        connection.execute(f"create user {name} password 'right'")
+        rules.write_text(f"host all {name} 127.0.0.1/32 scram-sha-256\n{before}")
+        connection.execute("select pg_reload_conf()")
+        try:
+            until(lambda: refold(tmp_path, "runs", "list", "--db", server_as(own, name)).code)
+            for user in (f"{name}:secret", name):
+                line = fails(tmp_path, server_as(own, user), "worker")
+                assert f"{name}@127.0.0.1:{own.port}/postgres does not accept the user or the password" in line
+        finally:
+            rules.write_text(before)
+            connection.execute("select pg_reload_conf()")
+            connection.execute(f"drop user {name}")
+
+
+def test_a_setting_of_libpq_that_is_wrong_is_no_server_that_does_not_answer(tmp_path: Path) -> None:
+    here = server_url()
+    for url in (
+        f"{here}?sslmode=nonsense",
+        f"{here}?nonsense=1",
+        "postgresql://127.0.0.1:99999999/x",
+        "postgresql://[::1/x",
+    ):
+        assert "is not an address of PostgreSQL" in fails(tmp_path, url, "worker")
 
 
 def test_a_database_or_a_user_that_does_not_exist(tmp_path: Path) -> None:
@@ -132,6 +166,45 @@ def test_a_database_that_is_dropped_while_it_is_used_is_named(tmp_path: Path) ->
     store.close()
 
 
+def test_a_run_whose_database_is_dropped_ends_with_one_message(tmp_path: Path) -> None:
+    name = f"d_{abs(hash(str(tmp_path)))}"
+    play = playbook(tmp_path, shell("one", "touch began; sleep 600"))
+    with psycopg.connect(server_url(), autocommit=True) as connection:
+        connection.execute(f"create database {name}")
+        url = with_parts(server_url(), path=f"/{name}")
+        with started(tmp_path, "run", play, "--db", url) as process:
+            until(lambda: (tmp_path / "began").exists())
+            connection.execute(f"drop database {name} with (force)")
+            _, err = process.communicate(timeout=60)
+    assert process.returncode == 5
+    (line,) = [line for line in err.splitlines() if line.startswith("error")]
+    assert "there is no such database" in line
+
+
+def test_a_run_waits_while_its_server_is_read_only_and_then_goes_on(tmp_path: Path) -> None:
+    name = f"d_{abs(hash(str(tmp_path)))}"
+    end = "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s"
+    play = playbook(tmp_path, shell("one", "echo x >> one; until test -e go; do sleep 0.05; done", "two"), noop("two"))
+    with psycopg.connect(server_url(), autocommit=True) as connection:
+        connection.execute(f"create database {name}")
+        url = with_parts(server_url(), path=f"/{name}")
+        try:
+            with started(tmp_path, "run", play, "--db", url) as process:
+                until(lambda: (tmp_path / "one").exists())
+                connection.execute(f"alter database {name} set default_transaction_read_only = on")
+                connection.execute(end, (name,))
+                (tmp_path / "go").touch()
+                assert "read-only" in fails(tmp_path, url, "run", play)
+                assert process.poll() is None
+                connection.execute(f"alter database {name} reset default_transaction_read_only")
+                connection.execute(end, (name,))
+                process.communicate(timeout=60)
+            assert process.returncode == 0
+            assert (tmp_path / "one").read_text() == "x\n"
+        finally:
+            connection.execute(f"drop database {name} with (force)")
+
+
 def test_tables_that_are_dropped_while_they_are_used_are_named(url: str, schema: str) -> None:
     store = PostgresStore(url)
     commit(store, "r", note())
@@ -170,6 +243,8 @@ def test_passwords_are_not_shown() -> None:
     address = read_address("postgresql://me@h/db?refold_schema=team&refold_namespace=a%20b&sslmode=require")
     assert (address.schema, address.namespace) == ("team", "a b")
     assert address.url == "postgresql://me@h/db?sslmode=require"
+    socket = read_address("postgresql:///db?host=/run/pg&refold_schema=team")
+    assert socket.url == "postgresql:///db?host=%2Frun%2Fpg"
 
 
 def test_doctor_refuses_a_server_on_which_commits_do_not_last(tmp_path: Path, url: str) -> None:

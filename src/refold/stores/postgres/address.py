@@ -1,7 +1,7 @@
 """The address of a store on PostgreSQL: a URL as libpq takes it, with two settings of Refold's own."""
 
 import re
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode
 
 from msgspec import Struct
 
@@ -22,11 +22,8 @@ class Address(Struct, frozen=True):
 
 def read_address(url: str) -> Address:
     """Take `refold_schema` and `refold_namespace` out of the URL. Raises Unusable."""
-    try:
-        parts = urlsplit(url)
-        given = parse_qsl(parts.query, keep_blank_values=True)
-    except ValueError as error:
-        raise Unusable(f"{without_password(url)} is not a URL: {error}") from None
+    place, _, query = url.partition("?")  # the place is kept as it is: without a host it is a socket of this machine
+    given = parse_qsl(query, keep_blank_values=True)
     own = {key: value for key, value in given if key.startswith("refold_")}
     schema, namespace = own.pop("refold_schema", "refold"), own.pop("refold_namespace", "default")
     if own:
@@ -34,7 +31,7 @@ def read_address(url: str) -> Address:
     if SCHEMA.fullmatch(schema) is None:
         raise Unusable(f"refold_schema={schema!r} is not a name of lower-case letters, digits and underscores")
     rest = urlencode([(key, value) for key, value in given if not key.startswith("refold_")], quote_via=quote)
-    return Address(urlunsplit(parts._replace(query=rest)), schema, namespace)
+    return Address(f"{place}?{rest}" if rest else place, schema, namespace)
 
 
 def without_password(url: str) -> str:

@@ -1,6 +1,8 @@
 """One session of the server: opened when it is needed, opened again after an error, and counted by its round trips."""
 
+import logging
 import random
+import re
 import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -14,6 +16,8 @@ from psycopg.pq import ExecStatus, TransactionStatus
 from refold.errors import Ambiguous, Conflict, Corrupt, Outdated, RefoldError, Unavailable, Unreachable, Unusable
 from refold.stores.postgres import arrays
 from refold.stores.postgres.address import Address
+
+logging.getLogger("psycopg").addHandler(logging.NullHandler())  # it would print what store_error says already
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -46,6 +50,9 @@ SETTINGS = {
 
 END_SESSION = "select pg_terminate_backend(pid, 5000) from pg_stat_activity where pid = %s and backend_start = %s"
 """Waits until it has ended."""
+
+WRONG_VALUE = re.compile(r"invalid \w+ value|invalid integer value|invalid port number")
+"""What libpq says about settings in an address before it connects."""
 
 LOST_LEASE, LOST_RUN, NEW_FLOOR = "RF001", "RF002", "RF003"
 
@@ -259,7 +266,7 @@ def connection_error(error: psycopg.Error, address: Address) -> RefoldError:
         return Unusable(f"{address.shown}: the host is not known: {text}")
     if "read-only" in low or "session is not read-write" in low:
         return Unreachable(f"{address.shown} is read-only, or a replica: {text}")
-    if isinstance(error, psycopg.ProgrammingError):
+    if isinstance(error, psycopg.ProgrammingError) or WRONG_VALUE.search(low) is not None:
         return Unusable(f"{address.shown} is not an address of PostgreSQL: {text}")
     return Unreachable(f"{address.shown} does not answer: {text}")
 
