@@ -130,7 +130,7 @@ SAMPLES: tuple[Fact, ...] = (
     BodyWoke("a/1"),
     ChildEnded("child", "a/1", Cancelled("why"), "call", {"tokens": 2.0}),
     ChildUsed("child", "a/1", {"tokens": 2}, "k"),
-    ChildContinued("child", "a/1", "next", "call"),
+    ChildContinued("child", "a/1", "next", "call", {"tokens": 3}),
     GateDecided("a", 1, "approve", "me", ["fine"]),
     RequestAnswered("r1", Sent("Answer", {"response": 1})),
     RunPaused("me"),

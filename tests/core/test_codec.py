@@ -135,7 +135,7 @@ FACTS: tuple[Fact, ...] = (
     BodyWoke("a/1"),
     ChildEnded("child", "a/1", Failed(FAULT), "k", {"tokens": 1}),
     ChildUsed("child", "a/1", {"tokens": 2}, "k"),
-    ChildContinued("child", "a/1", "next", "k"),
+    ChildContinued("child", "a/1", "next", "k", {"tokens": 3}),
     GateDecided("a", 1, "approve", "ada", {"x": 1}),
     RunPaused("ada"),
     RunResumed("ada"),

@@ -8,6 +8,8 @@ import pytest
 
 from refold import Context, Event, Settings, StartEvent, StopEvent, SyncContext, Workflow, flow, open_engine, step
 from refold.errors import StepFailed
+from refold.plan import Child, Plan, Step
+from refold.python.definition import define
 
 SHORT = Settings(poll=0.05, sweep_every=0.05)
 
@@ -202,3 +204,24 @@ async def test_the_stream_of_a_handle_goes_on_with_the_runs_that_continue_its_ow
         assert [shown.value async for shown in handle.stream(1)] == expected[1:]
         above = await engine.start(parent)
         assert [shown.value async for shown in above.stream(children=True)] == expected
+
+
+@pytest.mark.parametrize("budget", [{}, {"tokens": 1000}])
+async def test_a_parent_counts_what_each_of_the_runs_that_continue_its_child_has_used(budget: dict[str, int]) -> None:
+    @flow
+    async def child(ctx: Context, n: int) -> int:
+        ctx.usage(tokens=5)
+        if n < 3:
+            ctx.continue_with(n=n + 1)
+        return n
+
+    @flow
+    async def above(ctx: Context) -> None:
+        await ctx.run_child(child, n=1)
+
+    root = Plan(name="root", steps=(Step(name="s", work=Child(plan=define(above).hash)),), budget=budget)
+    async with open_engine() as engine:
+        assert await engine.run(above) is None  # the engine knows both workflows now
+        handle = await engine.start(root)
+        await handle.result()
+        assert await handle.usage() == {"tokens": 15}

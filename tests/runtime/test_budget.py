@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from refold.core.outcomes import Succeeded
+from refold.core.outcomes import Failed, Fault, Succeeded
 from refold.core.plan import plan_hash
 from refold.errors import Conflict, InvalidValue
 from refold.plan import Arc, Call, Child, Loop, Plan, Step
@@ -106,3 +106,40 @@ async def test_what_a_child_uses_counts_while_it_runs(on_budget: str) -> None:
             await opened.resume(run, budget={"tokens": 1000})
             await until(opened, run, "completed")
             assert (await opened.show(run)).usage == {"tokens": 105}, "nothing is counted twice"
+
+
+async def test_a_retry_counts_what_each_child_has_used_once() -> None:
+    children: list[str] = []
+
+    async def fails(call: Any) -> Done:
+        children.append(call.run)
+        outcome = Failed(Fault("no_luck", retryable=False)) if len(children) in (1, 4) else Succeeded(None)
+        return Done(outcome, usage={"tokens": 5})
+
+    kid = Plan(
+        name="kid",
+        steps=(
+            Step(name="a", work=Call(tool="uses"), arcs=(Arc(to="b"),)),
+            Step(name="b", work=Call(tool="fails"), arcs=(Arc(to="c"),)),
+            Step(name="c", work=Call(tool="uses")),
+        ),
+    )
+    root = Plan(
+        name="root",
+        steps=(
+            Step(name="one", work=Child(plan=plan_hash(kid)), arcs=(Arc(to="two"),)),
+            Step(name="two", work=Child(plan=plan_hash(kid)), loop=Loop(items=[1, 2], sequential=True)),
+        ),
+        budget={"tokens": 1000},
+    )
+    async with open_engine({"uses": uses, "fails": fails}) as opened:
+        await opened.register(kid)
+        run = (await opened.start(root)).id
+        for tokens in (10, 10 + 15 + 15 + 10):
+            await until(opened, run, "failed")
+            assert (await opened.show(run)).usage == {"tokens": tokens}
+            with pytest.raises(Conflict, match="was started by run"):
+                await opened.retry(children[-1])
+            await opened.retry(run)
+        await until(opened, run, "completed")
+        assert (await opened.show(run)).usage == {"tokens": 10 + 15 + 15 + 10 + 15}

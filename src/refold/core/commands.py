@@ -121,10 +121,11 @@ class LetterUsed(Struct, frozen=True, tag="used"):
 
 
 class LetterContinued(Struct, frozen=True, tag="continued"):
-    """A child tells its parent which run continues it."""
+    """A child tells its parent which run continues it, and what it has used up itself."""
 
     parent: Parent
     successor: str
+    usage: dict[str, int | float] = {}
 
 
 class LetterCancel(Struct, frozen=True, tag="cancel", omit_defaults=True):

@@ -320,6 +320,7 @@ class ChildContinued(Struct, frozen=True, tag="child_continued", omit_defaults=T
     command: str
     successor: str
     call: str = ""
+    usage: dict[str, int | float] = {}  # of the run that is continued, without that of its successor
 
 
 class GateDecided(Struct, frozen=True, tag="gate_decided", omit_defaults=True):

@@ -446,7 +446,9 @@ class MailReader(Struct):
             case LetterContinued():
                 if state.life in (RUNNING, ENDING):
                     parent = body.parent
-                    self.d.record_fact(ChildContinued(letter.sender, parent.command, body.successor, parent.call))
+                    self.d.record_fact(
+                        ChildContinued(letter.sender, parent.command, body.successor, parent.call, body.usage)
+                    )
             case LetterReport():
                 self._settle_kept(body)
             case LetterCancel() if body.again or not state.cancels:  # else it is so already

@@ -461,7 +461,8 @@ class Decision(Struct):
         )
         self.post(f"{successor}/start", successor, body)
         if state.parent is not None and not state.parent.detached:
-            self.post(f"{state.run}/continued", state.parent.run, LetterContinued(state.parent, successor))
+            continued = LetterContinued(state.parent, successor, dict(state.usage))
+            self.post(f"{state.run}/continued", state.parent.run, continued)
 
     def _start_children(self, plan: str, commands: Iterable[str]) -> None:
         """Start the children of these commands, if it is their time. An item whose child cannot start has none."""

@@ -11,7 +11,7 @@ from refold.core.decide.issue import fill_windows, issue_entered, start_waiting_
 from refold.core.decide.routing import deliver_signals, enter_step, give_up_items, route
 from refold.core.decide.waits import check_polls
 from refold.core.expressions import CannotEvaluate
-from refold.core.facts import ChildUsed, RunEnded, StepFault
+from refold.core.facts import ChildContinued, ChildUsed, RunEnded, StepFault
 from refold.core.outcomes import Fault
 from refold.core.plan import CONTINUE
 from refold.core.read.loaded import event_at
@@ -99,8 +99,10 @@ def _result(d: Decision) -> Any:
 def _spends_more(d: Decision, state: RunState) -> bool:
     """Whether more will be issued, or child runs that are not over have used something."""
     issues = bool(state.entered or state.judge or state.filling or state.taking or d.due)
-    return issues or any(type(fact) is ChildUsed for fact in d.facts)
+    return issues or any(type(fact) in _USING for fact in d.facts)
 
+
+_USING = frozenset({ChildUsed, ChildContinued})  # what child runs that are not over have used
 
 Guard = Callable[[Decision, RunState], Any]
 """Whether a rule has anything to look at. Most turns have work for few rules, and asking is cheaper than calling."""

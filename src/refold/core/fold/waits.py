@@ -234,8 +234,8 @@ def child_ended(graph: Graph, state: RunState, fact: ChildEnded) -> None:
 
 def child_continued(graph: Graph, state: RunState, fact: ChildContinued) -> None:
     """Wait for the successor in the place of the child. A child that is no longer waited for has an orphan for it."""
+    visits.add_usage(state, _not_counted(state, fact.child, fact.usage))
     owner = f"{fact.command}#{fact.call}" if fact.call else fact.command
-    state.counted.pop(fact.child, None)
     if state.children.get(owner) == fact.child:
         state.children[owner] = fact.successor
         if not fact.call and fact.command in state.open:
