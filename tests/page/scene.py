@@ -85,6 +85,15 @@ workflow:
       prompt: "{{ workload.title }}: is it ready?"
       options: {publish: It may go out, again: Write it anew}
 """,
+    "decorate": """\
+workload: {colours: {red: "Brick red", blue: "Sea blue", green: "Moss green"}}
+workflow:
+  - step: choose
+    tool: {kind: gate, prompt: "Which colours?", choices: "{{ workload.colours }}", assignee: admin}
+    next: paint
+  - step: paint
+    tool: {kind: noop, result: "{{ choose.choices | join(', ') }}"}
+""",
     "wait-for-payment": "workflow:\n  - step: payment\n    tool: {kind: wait, signal: paid}\n",
     "nightly": "workflow:\n  - step: sleep\n    tool: {kind: wait, seconds: 86400}\n",
     "many-items": """\
@@ -109,6 +118,7 @@ class Scene(Struct, frozen=True):
     failed: str
     asks: str
     review: str
+    chooses: str
     listens: str
     sleeps: str
     many: str
@@ -129,6 +139,7 @@ async def play(server: Server, folder: Path) -> Scene:
         ("settle-invoices", "failed", {"name": "invoices"}),
         ("buy", "waiting", {"name": "chairs", "input": {"what": "two chairs, oak", "price": 480}}),
         ("publish", "waiting", {}),
+        ("decorate", "waiting", {}),
         ("wait-for-payment", "waiting", {"name": "order 4711", "key": "order/4711"}),
         ("nightly", "waiting", {}),
         ("many-items", "completed", {"name": "squares"}),

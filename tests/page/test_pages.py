@@ -40,6 +40,7 @@ PAGES = {
     "moment": ("runs/{done}?at=4", "orders of Wednesday"),
     "loop": ("runs/{many}/loops/each", "squares"),
     "gates": ("gates?open={asks}/ask/1", "May we buy two chairs, oak for 480 euros?"),
+    "choices of a gate": ("gates?open={chooses}/choose/1", "Sea blue"),
     "dead-letters": ("dead-letters", "card # was refused by the bank"),
     "workflows": ("workflows", "settle-invoices"),
     "workflow": ("workflows/orders", "The day that is settled"),

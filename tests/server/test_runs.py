@@ -141,6 +141,24 @@ async def test_gates_are_listed_and_decided_by_the_name_of_the_credential(server
         assert [each["by"] for each in facts if each["type"] == "gate_decided"] == ["cy"]
 
 
+async def test_who_may_not_see_values_sees_neither_the_question_nor_the_choices_of_a_gate(
+    server: Server, client: httpx2.AsyncClient
+) -> None:
+    text = "{kind: gate, prompt: which?, choices: '{{ workload.names }}'}"
+    playbook = (
+        "apiVersion: refold/v1\nkind: Playbook\nmetadata: {name: choose}\nworkload: {names: [ann, bo]}\n"
+        f"workflow:\n  - step: ask\n    tool: {text}\n"
+    )
+    assert (await client.put(f"{NS}/workflows/choose", json={"definition": playbook})).status_code == 201
+    await server.until(client, await server.start(client, "choose"), "waiting")
+    [shown] = (await client.get(f"{NS}/gates")).json()["items"]
+    assert (shown["prompt"], shown["choices"]) == ("which?", {"ann": "ann", "bo": "bo"})
+    async with server.client(await server.token("viewer")) as viewer:
+        [seen] = (await viewer.get(f"{NS}/gates")).json()["items"]
+        assert seen["options"] == shown["options"]
+        assert not {"prompt", "choices"} & {*seen}
+
+
 async def test_items_of_a_loop_are_pages_and_can_be_filtered(server: Server, client: httpx2.AsyncClient) -> None:
     run = await server.start(client, "many")
     await server.until(client, run, "completed")

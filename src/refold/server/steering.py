@@ -394,6 +394,6 @@ async def list_gates(call: Call) -> Answer:
     if query.order == "deadline":
         found.sort(key=lambda each: each["deadline"] or "9")
     if not call.credential.may("values"):
-        hidden = ("prompt", "metadata", "data", "approvals")
+        hidden = ("prompt", "choices", "metadata", "data", "approvals")
         found = [{name: value for name, value in each.items() if name not in hidden} for each in found]
     return Answer({"items": found})

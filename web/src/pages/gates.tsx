@@ -23,7 +23,7 @@ interface Gate {
   prompt?: string;
   options?: Record<string, string>;
   refuse?: string[];
-  choices?: Record<string, unknown>;
+  choices?: Record<string, string>; // any number of which may be taken, with a label for each
   form?: Schema | null;
   fields?: Schema | null;
   event?: string | null;
@@ -140,8 +140,8 @@ function whyNot(gate: Gate): string {
 }
 
 /** Decide with the head of the run that was read: nobody decides on what is no longer so. */
-async function decide(gate: Gate, option: string, feedback: Text, tag: string): Promise<void> {
-  const body = `{"option":${JSON.stringify(option)}${feedback === undefined ? "" : `,"feedback":${feedback}`}}`;
+async function decide(gate: Gate, option: string, feedback: Text, choices: readonly string[], tag: string): Promise<void> {
+  const body = `{"option":${JSON.stringify(option)}${feedback === undefined ? "" : `,"feedback":${feedback}`}${choices.length ? `,"choices":${JSON.stringify(choices)}` : ""}}`;
   await ask(runPath(gate.run, "gates", gate.gate, gate.visit), { method: "POST", body, ifMatch: tag });
 }
 
@@ -149,11 +149,13 @@ function Decision({ gate, onDone }: { gate: Gate; onDone: () => void }) {
   const isQuestion = gate.type === "question";
   const schema: Schema | null = (isQuestion ? gate.fields : gate.form) ?? null;
   const [value, setValue] = useState<Text>(schema ? beginning(schema) : undefined);
+  const [taken, setTaken] = useState<ReadonlySet<string>>(new Set());
   const [isChecked, setChecked] = useState(false);
   const [fromServer, setFromServer] = useState<Faults>({});
   const [error, setError] = useState("");
   const run = useResource<unknown>(gate.run, (abort) => ask(runPath(gate.run), { signal: abort }));
   const tag = run.state.value.tag;
+  const choices = Object.keys(gate.choices ?? {}).filter((each) => taken.has(each));
   const own = schema ? faultsOf(schema, value, true) : {};
   const faults: Faults = isChecked ? { ...own, ...fromServer } : fromServer;
   const change = (next: Text) => {
@@ -183,7 +185,7 @@ function Decision({ gate, onDone }: { gate: Gate; onDone: () => void }) {
     const sent = isRefusal && Object.keys(own).length ? undefined : value;
     const sending = isQuestion
       ? ask(runPath(gate.run, "questions", gate.gate), { method: "POST", body: `{"value":${sent ?? "null"}}`, ifMatch: tag })
-      : decide(gate, option, sent, tag);
+      : decide(gate, option, sent, isRefusal ? [] : choices, tag); // a refusal takes no choices
     Promise.resolve(sending).then(() => {
       notify(isQuestion ? "The answer was given." : `${labelOf(gate)}: ${gate.options?.[option] || option}`);
       onDone();
@@ -202,6 +204,7 @@ function Decision({ gate, onDone }: { gate: Gate; onDone: () => void }) {
       {schema ? <SchemaForm schema={schema} text={value} onChange={change} faults={faults} isRequired /> : isQuestion ? (
         <SchemaForm schema={{}} name="answer" text={value} onChange={change} faults={faults} isRequired />
       ) : null}
+      {gate.choices && Object.keys(gate.choices).length ? <Choices of={gate.choices} taken={taken} onChange={setTaken} /> : null}
       {error ? <p class="fault" role="alert">{error}</p> : null}
       <div class="row buttons">
         {isQuestion ? <Button kind="primary" needs="decide" onClick={() => send("")}>Answer</Button> :
@@ -209,33 +212,54 @@ function Decision({ gate, onDone }: { gate: Gate; onDone: () => void }) {
             <Button key={option} needs="decide" why={why} kind={gate.refuse?.includes(option) ? "danger" : "primary"} onClick={() => send(option)}>{words || option}</Button>
           ))}
       </div>
-      <CommandLine text={commandOf(gate)} />
+      <CommandLine text={commandOf(gate, choices)} />
     </div>
   );
 }
 
-function commandOf(gate: Gate): string {
+/** What can be taken besides the option: any number of these. */
+function Choices({ of, taken, onChange }: { of: Record<string, string>; taken: ReadonlySet<string>; onChange: (taken: ReadonlySet<string>) => void }) {
+  const toggle = (choice: string) => {
+    const next = new Set(taken);
+    if (!next.delete(choice)) next.add(choice);
+    onChange(next);
+  };
+  const all = Object.keys(of);
+  return (
+    <fieldset class="fieldset choices">
+      <legend>Choices <span class="muted">{taken.size ? `${count(taken.size)} of ${count(all.length)} taken` : "any number can be taken"}</span></legend>
+      {all.map((choice) => (
+        <label key={choice} class="row"><input type="checkbox" checked={taken.has(choice)} onChange={() => toggle(choice)} /><span class="wrap">{of[choice] || choice}</span></label>
+      ))}
+      {all.length > 2 ? <div class="row"><button type="button" class="btn quiet small" onClick={() => onChange(new Set(taken.size === all.length ? [] : all))}>{taken.size === all.length ? "Take none" : "Take all"}</button></div> : null}
+    </fieldset>
+  );
+}
+
+function commandOf(gate: Gate, choices: readonly string[]): string {
   const run = quoted(gate.name || gate.run);
   if (gate.type === "question") return `refold gates answer ${run} ${quoted(gate.gate)} VALUE`;
   const option = Object.keys(gate.options ?? {})[0] ?? "approve";
-  return `refold gates approve ${run} ${quoted(gate.gate)} --option ${quoted(option)}`;
+  return `refold gates approve ${run} ${quoted(gate.gate)} --option ${quoted(option)}${choices.map((each) => ` --choose ${quoted(each)}`).join("")}`;
 }
 
-/** Several gates that have the same options, and need no form, at once. */
+/** Several gates that have the same options, and neither a form nor choices, at once. */
 function Several({ gates, onDone }: { gates: Gate[]; onDone: () => void }) {
   const [isBusy, setBusy] = useState(false);
   const first = gates[0];
   const options = Object.keys(first?.options ?? {});
   const isSame = gates.every((gate) => Object.keys(gate.options ?? {}).join() === options.join());
   const open = gates.filter((gate) => gate.form?.required?.length).length;
+  const offering = gates.filter((gate) => Object.keys(gate.choices ?? {}).length).length;
   const others = gates.filter((gate) => whyNot(gate)).length;
   const why = !options.length || !isSame ? "they do not have the same options" : open ? `${count(open)} of them have a form to fill in` :
+    offering ? `${count(offering)} of them offer choices to take` :
     others ? `${count(others)} of them wait for somebody else` : "";
   const all = async (option: string) => {
     setBusy(true);
     const outcomes = await Promise.allSettled(gates.map(async (gate) => {
       const { tag } = await ask(runPath(gate.run));
-      await decide(gate, option, undefined, tag);
+      await decide(gate, option, undefined, [], tag);
     }));
     setBusy(false);
     const failed = outcomes.filter((each) => each.status === "rejected").length;
