@@ -185,3 +185,10 @@ async def test_schedules_are_paused_and_resumed_together(client: httpx2.AsyncCli
     await until(client, made["id"], "done")
     shown = (await client.get(f"{NS}/schedules")).json()["items"]
     assert [(each["state"], each["note"], each["by"]) for each in shown] == [("paused", "holidays", "admin")] * 2
+
+
+async def test_the_children_of_one_run_can_be_meant(server: Server, client: httpx2.AsyncClient) -> None:
+    await many(server, client, 2)
+    for parent, number in (("", 2), ("0" * 32, 0)):
+        made = await client.post(f"{NS}/operations", json={"action": "cancel", "filter": {"parent": parent}})
+        assert made.json()["count"] == number, made.text

@@ -54,6 +54,7 @@ class WantedRuns(Struct, frozen=True, forbid_unknown_fields=True):
     labels: dict[str, str] = {}
     since: str | None = None
     until: str | None = None
+    parent: str | None = None  # the run that has started them
     error: str = ""  # a part of the message
     fingerprint: str = ""  # of dead letters: only for redrive
 
@@ -151,6 +152,7 @@ def chosen_rows(views: Views, body: OperationBody, now: Instant) -> Iterator[Sum
         tuple(sorted(wanted.labels.items())),
         moment(wanted.since, now),
         moment(wanted.until, now),
+        wanted.parent,
         error=wanted.error,
     )
     for row in list_runs(views, filter):

@@ -24,7 +24,7 @@ export type SignalBody = { value?: unknown };
 export type StartBody = { workflow?: string; input?: Record<string, unknown>; key?: string; name?: string; labels?: Record<string, string>; plan?: string; queue?: string; priority?: number | null; share?: string; limit?: string; id?: string };
 export type TokenBody = { name: string; role: string; plus?: (string)[]; minus?: (string)[]; workflows?: (string)[] | null; queues?: (string)[] | null; tools?: (string)[] | null; expires?: string | null };
 export type TriggerBody = { overlap?: "allow" | "buffer_all" | "buffer_one" | "cancel_other" | "skip" | "terminate_other" | null };
-export type WantedRuns = { status?: (string)[]; workflow?: string | null; plan?: string | null; name?: string | null; key?: string | null; labels?: Record<string, string>; since?: string | null; until?: string | null; error?: string; fingerprint?: string };
+export type WantedRuns = { status?: (string)[]; workflow?: string | null; plan?: string | null; name?: string | null; key?: string | null; labels?: Record<string, string>; since?: string | null; until?: string | null; parent?: string | null; error?: string; fingerprint?: string };
 
 export interface Routes {
   "GET /": {

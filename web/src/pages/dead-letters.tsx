@@ -1,12 +1,13 @@
 // What failed for good and was handled by nothing, grouped by its reason.
-import { useEffect, useRef, useState } from "preact/hooks";
-import { ask, get, inNamespace, runPath } from "../api/client";
+import { useEffect, useState } from "preact/hooks";
+import { get, inNamespace } from "../api/client";
 import { useResource } from "../api/resource";
 import { subscribe } from "../api/stream";
-import type { Page, RunHead } from "../api/types";
+import type { Page } from "../api/types";
 import { useKeys } from "../app/keys";
 import { choose, href, place, runHref } from "../app/router";
-import { askFor, Button, CommandLine, count, Empty, notify, Part } from "../ui/parts";
+import { ManyDialog, ManyProgress, type Operation } from "../ui/many";
+import { Button, CommandLine, count, Empty, Part } from "../ui/parts";
 import { Glyph } from "../ui/status";
 import { Moment } from "../ui/time";
 
@@ -34,8 +35,6 @@ interface Letter {
   count?: number;
   items?: number[];
 }
-
-const PAUSE = 100; // milliseconds between two retries, so that workers are not flooded
 
 const plural = (number: number, one: string, many: string, isMore = false) => `${count(number, isMore)} ${number === 1 ? one : many}`;
 
@@ -94,26 +93,12 @@ function GroupRow({ group, isOpen, onDone }: { group: Group; isOpen: boolean; on
 
 function Letters({ group, onDone }: { group: Group; onDone: () => void }) {
   const letters = useResource<{ items: Letter[] }>(group.fingerprint, (abort) => get(inNamespace("dead-letters", group.fingerprint), {}, abort));
-  const [progress, setProgress] = useState<Progress | null>(null);
-  const stopped = useRef(false);
-  useEffect(() => () => { stopped.current = true; }, []);
-  const found = letters.state.value.data?.items ?? [];
-  const redrive = async () => {
-    stopped.current = false;
-    await retryAll([...new Set(found.map((each) => each.run))], (now) => { setProgress(now); return stopped.current; });
+  const [isAsked, setAsked] = useState(false);
+  const [operation, setOperation] = useState<Operation | null>(null);
+  const over = () => {
     onDone();
     letters.reload();
   };
-  const confirm = () => askFor({
-    title: "Retry what failed for this reason",
-    body: () => (
-      <>
-        <p>{count(group.runs)} {group.runs === 1 ? "run is" : "runs are"} retried, each from the step that failed, ten runs a second. What is finished in them is not done again.</p>
-        <CommandLine text={`refold dlq redrive ${group.fingerprint}`} />
-      </>
-    ),
-    actions: [{ label: `Retry ${count(group.runs)} ${group.runs === 1 ? "run" : "runs"}`, kind: "primary", do: () => void redrive() }],
-  });
   return (
     <div class="gate-body">
       <Part of={letters.state.value}>
@@ -138,54 +123,16 @@ function Letters({ group, onDone }: { group: Group; onDone: () => void }) {
           </div>
         )}
       </Part>
-      {progress ? <Outcome progress={progress} onStop={() => { stopped.current = true; }} /> : null}
+      {operation ? <ManyProgress key={operation.id} operation={operation} onOver={over} /> : null}
       <div class="row buttons">
-        <Button kind="primary" needs="operate" why={progress && !progress.isOver ? "under way" : ""} onClick={confirm}>Retry all of them</Button>
+        <Button kind="primary" needs="operate" onClick={() => setAsked(true)}>Retry all of them</Button>
         <span class="muted">fingerprint <code>{group.fingerprint}</code></span>
       </div>
+      {isAsked ? (
+        <ManyDialog title="Retry what failed for this reason" action="redrive" filter={{ fingerprint: group.fingerprint }} onClose={() => setAsked(false)} onGone={setOperation}
+          about="Each is retried from the step that failed; what is finished in it is not done again. In a run that completed although items failed, only these run again."
+          command={`refold dlq redrive ${group.fingerprint}`} />
+      ) : null}
     </div>
   );
-}
-
-interface Progress {
-  all: number;
-  done: number;
-  refused: { run: string; why: string }[];
-  isOver: boolean;
-}
-
-function Outcome({ progress, onStop }: { progress: Progress; onStop: () => void }) {
-  return (
-    <div class="col gap-s" role="status">
-      <div class="row">
-        <span class="bar grow tone-running"><i style={{ width: `${(100 * progress.done) / Math.max(1, progress.all)}%` }} /></span>
-        <span>{count(progress.done)} of {count(progress.all)}</span>
-        {progress.isOver ? null : <Button isSmall onClick={onStop}>Stop</Button>}
-      </div>
-      {progress.refused.slice(0, 10).map((each) => <p class="fault" key={each.run}><a class="link" href={runHref(each.run)}>{each.run.slice(0, 8)}</a>: {each.why}</p>)}
-    </div>
-  );
-}
-
-/** Retry runs one after the other. A child is retried through its topmost parent. `tell` returns whether to stop. */
-async function retryAll(runs: readonly string[], tell: (now: Progress) => boolean): Promise<void> {
-  const now: Progress = { all: runs.length, done: 0, refused: [], isOver: false };
-  const retried = new Set<string>();
-  for (const run of runs) {
-    if (tell({ ...now })) break;
-    try {
-      let answer = await ask<RunHead>(runPath(run));
-      while (answer.data.parent) answer = await ask<RunHead>(runPath(answer.data.parent));
-      if (!retried.has(answer.data.id)) {
-        retried.add(answer.data.id);
-        await ask(runPath(answer.data.id, "retry"), { method: "POST", body: {}, ifMatch: answer.tag });
-      }
-    } catch (error) {
-      now.refused = [...now.refused, { run, why: (error as Error).message }];
-    }
-    now.done += 1;
-    await new Promise((resume) => setTimeout(resume, PAUSE));
-  }
-  tell({ ...now, isOver: true });
-  notify(now.refused.length ? `${count(retried.size - now.refused.length)} retried, ${count(now.refused.length)} refused` : `${count(retried.size)} retried`, now.refused.length > 0);
 }

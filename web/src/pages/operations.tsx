@@ -3,25 +3,10 @@ import { useEffect } from "preact/hooks";
 import { ask, get, inNamespace } from "../api/client";
 import { useResource } from "../api/resource";
 import { choose, href, place, runHref } from "../app/router";
+import type { Operation } from "../ui/many";
 import { Button, count, Empty, notify, Part } from "../ui/parts";
 import { Status } from "../ui/status";
 import { Moment } from "../ui/time";
-
-interface Operation {
-  id: string;
-  action: string;
-  on: "runs" | "schedules";
-  by: string;
-  at: string;
-  state: "counted" | "running" | "done" | "stopped";
-  count: number;
-  done: number;
-  refused: number;
-  waiting: number;
-  rate: number;
-  reason: string | null;
-  expires_at: string | null;
-}
 
 interface Outcome {
   id: string;

@@ -7,6 +7,7 @@ import type { Page, RunRow } from "../api/types";
 import { useKeys } from "../app/keys";
 import { prefer, preferences } from "../app/preferences";
 import { choose, go, place, runHref } from "../app/router";
+import { ManyDialog, ManyProgress, type Operation } from "../ui/many";
 import { askFor, Button, Chip, CommandLine, copy, count, Empty, Loading, notify, Trouble } from "../ui/parts";
 import { Status, toneOf } from "../ui/status";
 import { inZone, Moment, momentText, ms, Took, zoneName } from "../ui/time";
@@ -28,6 +29,23 @@ interface SummaryShown {
   workflow: Record<string, number>;
 }
 
+type Verb = "pause" | "resume" | "cancel" | "retry";
+const VERBS: readonly Verb[] = ["pause", "resume", "cancel", "retry"];
+const PAST: Record<Verb, string> = { pause: "paused", resume: "resumed", cancel: "cancelled", retry: "retried" };
+const ALL_OF_THEM: Record<Verb, string> = {
+  pause: "No further step of them begins; what is being executed is finished first.",
+  resume: "Each continues where it was paused.",
+  cancel: "Their open steps are stopped, and their child runs are cancelled too. Finalizers still run.",
+  retry: "Each is retried from the step that failed; what is finished in it is not done again.",
+};
+
+/** The filter of the list, as an operation takes it. */
+function wantedBy(filter: Record<string, string>): Record<string, unknown> {
+  const { status, label, ...same } = filter;
+  const colon = label?.indexOf(":") ?? -1;
+  return { ...same, ...(status ? { status: [status] } : {}), ...(label ? { labels: { [label.slice(0, colon)]: label.slice(colon + 1) } } : {}) };
+}
+
 function filterOf(query: Readonly<Record<string, string>>): Record<string, string> {
   const found: Record<string, string> = {};
   for (const name of FILTERS) if (query[name]) found[name] = query[name] as string;
@@ -42,6 +60,9 @@ export function Runs() {
   const [state, setState] = useState<{ isLoading: boolean; error: Error | null }>({ isLoading: true, error: null });
   const [latest, setLatest] = useState<RunRow[]>([]);
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
+  const [isAll, setAll] = useState(false); // what is chosen is everything that fits, also what is not shown
+  const [asked, setAsked] = useState<Verb | null>(null); // of all that fits
+  const [operation, setOperation] = useState<Operation | null>(null);
   const [at, setAt] = useState(-1); // the row of the keyboard; none before a key is pressed
   const [, redraw] = useReducer((n: number) => n + 1, 0);
   const known = useRef(new Set<string>());
@@ -67,6 +88,7 @@ export function Runs() {
     setState({ isLoading: true, error: null });
     setRows([]);
     setLatest([]);
+    setAll(false);
     setAt(-1);
     load(false);
     // Rows that are shown change in place; new ones wait, so that nothing jumps.
@@ -104,12 +126,13 @@ export function Runs() {
     { keys: ".", about: "actions on what is selected", do: () => act("cancel") },
   ]);
   const chosenRows = rows.filter((each) => selected.has(each.id));
-  const act = (verb: "pause" | "resume" | "cancel" | "retry") => {
+  const act = (verb: Verb) => {
+    if (isAll) return setAsked(verb);
     if (!chosenRows.length) return;
     const able = chosenRows.filter((each) => canDo(verb, each.status));
     askFor({
       title: `${verb[0]?.toUpperCase()}${verb.slice(1)} ${count(able.length)} ${able.length === 1 ? "run" : "runs"}`,
-      body: () => <><p>{count(able.length)} of {count(chosenRows.length)} selected runs can be {{ pause: "paused", resume: "resumed", cancel: "cancelled", retry: "retried" }[verb]} now{able.length < chosenRows.length ? "; the others are left as they are" : ""}.</p>
+      body: () => <><p>{count(able.length)} of {count(chosenRows.length)} selected runs can be {PAST[verb]} now{able.length < chosenRows.length ? "; the others are left as they are" : ""}.</p>
         {able[0] ? <CommandLine text={`refold runs ${verb} ${able[0].name || able[0].id}${able.length > 1 ? `   # and ${able.length - 1} more` : ""}`} /> : null}</>,
       actions: able.length ? [{ label: verb, kind: verb === "cancel" ? "danger" : "primary", do: async () => {
         const outcomes = await Promise.allSettled(able.map((each) => post(inNamespace("runs", each.id, verb), {}, `"${each.plan.slice(0, 16)}-${each.head}"`)));
@@ -138,6 +161,7 @@ export function Runs() {
         <h1>Runs</h1>
         {summary.state.value.data ? <span class="muted">{count(summary.state.value.data.count, summary.state.value.data.capped)}{chips.length ? " that fit" : ""}</span> : null}
         <span class="spacer" />
+        {rows.length && !isAll ? <Button isSmall kind="quiet" needs="operate" hover="Act on all runs of this list, also on those that are not shown" onClick={() => setAll(true)}>Select all</Button> : null}
         <button type="button" class="btn quiet small" {...tip("Copy the request of this list")} onClick={() => void copy(`GET /api/v1/${inNamespace("runs")}${chips.length ? `?${new URLSearchParams(filter)}` : ""}`, "request copied")}>API request</button>
         <button type="button" class="btn quiet small" {...tip("Copy the command of this list")} onClick={() => void copy(`refold runs list${chips.map(([name, value]) => ` --${name} '${value}'`).join("")}`, "command copied")}>Command</button>
       </div>
@@ -152,11 +176,14 @@ export function Runs() {
         {saved.length ? <button type="button" class="btn quiet small" onClick={() => prefer({ filters: saved.filter((each) => JSON.stringify(each.query) !== JSON.stringify(filter)).length === saved.length ? [] : saved.filter((each) => JSON.stringify(each.query) !== JSON.stringify(filter)) })}>Forget</button> : null}
       </div>
       {summary.state.value.data && summary.state.value.data.count > 1 ? <RunStrip summary={summary.state.value.data} /> : null}
-      {selected.size ? (
-        <div class="row selection" role="status"><b>{count(selected.size)} selected</b>
-          {(["pause", "resume", "cancel", "retry"] as const).map((verb) => <Button key={verb} isSmall needs="operate" why={chosenRows.some((each) => canDo(verb, each.status)) ? "" : `none of them can be ${verb}d`} {...(verb === "cancel" ? { kind: "danger" as const } : {})} onClick={() => act(verb)}>{verb}</Button>)}
-          <button type="button" class="btn quiet small" onClick={() => setSelected(new Set())}>clear</button></div>
+      {selected.size || isAll ? (
+        <div class="selection" role="status"><b>{isAll ? (chips.length ? "All that fit" : "All runs") : `${count(selected.size)} selected`}</b>
+          {VERBS.map((verb) => <Button key={verb} isSmall needs="operate" why={isAll || chosenRows.some((each) => canDo(verb, each.status)) ? "" : `none of them can be ${PAST[verb]}`} {...(verb === "cancel" ? { kind: "danger" as const } : {})} onClick={() => act(verb)}>{verb}{isAll ? " …" : ""}</Button>)}
+          {isAll ? <span class="muted">they are counted first</span> : <button type="button" class="btn quiet small" onClick={() => setAll(true)}>{chips.length ? "all that fit" : "all runs"}</button>}
+          <button type="button" class="btn quiet small" onClick={() => { setSelected(new Set()); setAll(false); }}>clear</button></div>
       ) : null}
+      {asked ? <ManyDialog title={`${asked[0]?.toUpperCase()}${asked.slice(1)} all ${chips.length ? "that fit" : "runs"}`} action={asked} filter={wantedBy(filter)} about={ALL_OF_THEM[asked]} onClose={() => setAsked(null)} onGone={(gone) => { setOperation(gone); setAll(false); setSelected(new Set()); }} /> : null}
+      {operation ? <ManyProgress key={operation.id} operation={operation} onOver={() => load(false)} /> : null}
       {state.error ? <Trouble error={state.error} onAgain={() => load(false)} /> : null}
       {fresh.length ? <button type="button" class="btn small more-runs" onClick={showFresh}>{count(fresh.length)} new</button> : null}
       {state.isLoading ? <Loading lines={8} /> : rows.length ? (
