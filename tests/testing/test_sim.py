@@ -132,6 +132,25 @@ def test_a_run_that_never_ends_is_told_before_any_fault(monkeypatch: pytest.Monk
         sim(Endless, asked=FEW)
 
 
+POLL = """workflow:
+  - step: build
+    tool: {kind: poll, check: {kind: http, url: "http://ci.example"}, until: "{{ output.data == 3 }}", every: 1h}
+"""
+
+
+def test_a_poll_that_no_made_up_result_ends_is_no_broken_promise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("refold.testing.simulator.user_workflow.STEPS", 5_000)
+    with pytest.raises(InvalidValue, match=r"^the poll build: it looks again and again, .*--replay"):
+        sim(playbook(tmp_path, POLL), asked=FEW)
+    kept = tmp_path / "kept.json"
+    with testing.engine() as t:
+        t.fake("http", {"data": 3})
+        t.record(t.start(playbook(tmp_path, POLL)), kept)
+    assert sim(playbook(tmp_path, POLL), asked=Asked(seeds=3, replay=[kept])).broken is None
+
+
 def test_a_finished_step_that_runs_again_is_found() -> None:
     """The check itself: a store that forgets a completion would be caught."""
     stand = WorkflowSimulation(subject_of(Crawl, {"pages": 2}, FEW), Memo(), 1, Rates())

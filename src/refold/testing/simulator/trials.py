@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 from refold.core.faults import fault_text
 from refold.core.plan import Plan
 from refold.core.state import RunState
+from refold.errors import InvalidValue
 from refold.playbooks.playbook import Playbook
 from refold.python.definition import define, with_children
 from refold.python.load import load
@@ -19,7 +20,7 @@ from refold.runtime.children import check_inputs
 from refold.testing.bench.recordings import Replay, read
 from refold.testing.simulator.faults import Rates
 from refold.testing.simulator.oracles import Violation
-from refold.testing.simulator.user_workflow import Memo, Subject, WorkflowSimulation
+from refold.testing.simulator.user_workflow import Endless, Memo, Subject, WorkflowSimulation
 from refold.wiring.playbook_files import playbook
 
 CALM = Rates()
@@ -149,6 +150,11 @@ def _calm(subject: Subject, memo: Memo, seed: int) -> Calm:
         simulation.trial(nodes=1)
         return Calm(_ended(simulation), simulation.watching.writes, simulation.loop.steps)
     except Violation as error:
+        if isinstance(error, Endless) and (polls := simulation.polls_in_vain()):
+            raise InvalidValue(
+                f"the poll {', '.join(polls)}",
+                "it looks again and again, and no result that is made up ends it: --replay gives those of a recording",
+            ) from None
         why = f"even undisturbed, {error}"
         return Calm(TrialEnd("running"), broken=Broken(seed, why, tuple(simulation.story()), {}))
     finally:

@@ -43,6 +43,10 @@ from refold.wiring import Process, WallClock, World
 from refold.wiring.tools import source_tool
 
 
+class Endless(Violation):
+    """A run does not end."""
+
+
 class Unwaitable(Exception):
     """A step without `async` waits for something that another step would have to do."""
 
@@ -211,7 +215,7 @@ class WorkflowSimulation(Simulation):
         if not self._until(lambda: person.done() and self._is_over()):
             if self.loop.errors:
                 raise Violation(f"unexpected: {self.loop.errors[0]!r}") from self.loop.errors[0]
-            raise Violation(f"the run does not end: {self._stuck() or 'it was never started'}")
+            raise Endless(f"the run does not end: {self._stuck() or 'it was never started'}")
         person.result()
         self._judge()
 
@@ -297,6 +301,16 @@ class WorkflowSimulation(Simulation):
         if kind == "agent" and schema is None:
             return invented_reply(called.step, called.config, chance)
         return invented_result(called.step, kind, schema if single else None, chance)
+
+    def polls_in_vain(self) -> list[str]:
+        """The steps that look again and again while their run does not end, if what they look at may be made up."""
+        steps: dict[str, None] = {}
+        for run, row in self.store.rows.items() if self.memo.made_up else ():
+            if row.status not in TERMINAL:
+                graph, state = self._fold(run)
+                polls = (graph.step(opened.step) for opened in state.open.values())
+                steps.update({step.name: None for step in polls if step.poll is not None})
+        return list(steps)
 
     def _written(self, number: int) -> None:
         """Kill the process at commit `cut`: before the commit if the number is odd, otherwise after it.
