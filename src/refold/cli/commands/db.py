@@ -137,6 +137,7 @@ def _of_server(db: str) -> Iterator[CheckResult]:
             )
             if not health.is_writable:
                 yield CheckResult("writing", "error", "the server takes no writes: it is read-only, or a replica")
+            yield CheckResult("sessions", *_of_sessions(str(details["sessions"]), str(details["rings"])))
             modes = ", ".join(f"{name} {details[name]}" for name in ("fsync", "full_page_writes", "synchronous_commit"))
             yield CheckResult("durability", "ok" if health.is_durable else "error", modes)
             checksums = details["data_checksums"] == "on"
@@ -161,6 +162,14 @@ def _of_server(db: str) -> Iterator[CheckResult]:
             yield from _of_runs(views)
     except RefoldError as error:
         yield CheckResult("database", "error", str(error))
+
+
+def _of_sessions(sessions: str, rings: str) -> tuple[str, str]:
+    if sessions == "direct":
+        return "ok", sessions
+    if rings == "direct":
+        return "ok", f"{sessions}; rings go to refold_direct_url"
+    return "warning", f"{sessions}: processes ask instead of being called; refold_direct_url names the way around it"
 
 
 def _of_views(views: Views) -> Iterator[CheckResult]:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from threading import Event, Lock, Thread
+from typing import Any
 
 import psycopg
 
@@ -21,17 +22,24 @@ from refold.errors import RefoldError
 from refold.logs import WARNING, event, logger
 from refold.ports import ANYTHING, Heard, Ring
 from refold.rings import decoded, encoded
-from refold.stores.postgres.address import Address
+from refold.stores.postgres.address import Address, direct_address
 from refold.stores.postgres.arrays import Texts
 from refold.stores.postgres.connection import Session
+from refold.stores.postgres.queries import BEGIN, COMMIT, NOT_FLUSHED
 
 log = logger("store")
 
 PAUSE = 0.01  # seconds between two statements
 PATIENCE = 5.0  # seconds for a server to answer
 AGAIN = 0.5  # seconds until a broken session is opened again
+ASK_EVERY = 1.0  # seconds
 LIFE = 79  # the class of the life locks
 NOTIFY = "select pg_notify(%s, payload) from unnest(%s::text[]) payload"
+WRITTEN = """
+    select pg_snapshot_xmin(pg_current_snapshot())::text, exists (
+        select 1 from refold.facts g join refold.runs r on r.rid = g.rid
+            join refold.namespaces n on n.ns = r.ns
+        where g.tx >= %s::text::xid8 and g.tx < pg_snapshot_xmin(pg_current_snapshot()) and n.name = %s)"""
 SETTINGS = (
     "set synchronous_commit = off",  # a ring need not survive a crash
     "set tcp_keepalives_idle = 2",
@@ -54,7 +62,10 @@ class Bell:
         self.name = os.urandom(8).hex()
         self.lock = int.from_bytes(os.urandom(4), "big") & 0x7FFFFFFF
         self.is_held = False  # whether the life lock is
-        self._session = Session(address)
+        self.is_deaf = False  # behind a pooler: it rings, but has to ask instead of hearing, and holds no lock
+        self._seen: str | None = None  # all transactions before this one are over, and were asked for
+        self._asked_at = 0.0
+        self._session = Session(direct_address(address))
         self._stopped = False
         self._rings: set[Ring] = set()  # to be sent
         self._guard = Lock()
@@ -122,13 +133,9 @@ class Bell:
 
     def _serve(self) -> None:
         connection = self._session.raw
-        for setting in SETTINGS:
-            connection.execute(setting, prepare=False)
-        connection.execute(f"listen {self.channel}", prepare=False)
-        row = connection.execute(
-            "select pg_try_advisory_lock(%s::int, %s::int)", (LIFE, self.lock), prepare=False
-        ).fetchone()
-        self.is_held = row is not None and bool(row[0])
+        self.is_deaf = self._session.is_shared
+        if not self.is_deaf:
+            self._start_hearing(connection)
         if self._ready.is_set():
             self._hear({ANYTHING})  # it did not listen for a while
         self._ready.set()
@@ -142,12 +149,42 @@ class Bell:
                     rings, self._rings = self._rings, set()
                 payloads = Texts(self.payloads(rings))
                 self.sent += 1
-                connection.execute(NOTIFY, (self.channel, payloads), prepare=False)
+                if self.is_deaf:
+                    self._session.run(
+                        [(BEGIN, ()), (NOT_FLUSHED, ()), (NOTIFY, (self.channel, payloads)), (COMMIT, ())]
+                    )
+                else:
+                    connection.execute(NOTIFY, (self.channel, payloads), prepare=False)
                 sent_at = time.monotonic()
-            heard = {self._read(each.payload) for each in connection.notifies(timeout=0)}
-            self._hear({ring for ring in heard if ring is not None})
-            if not self._rings and not self._stopped:
+            if self.is_deaf:
+                self._ask()
+            else:
+                heard = {self._read(each.payload) for each in connection.notifies(timeout=0)}
+                self._hear({ring for ring in heard if ring is not None})
+            if self._rings or self._stopped:
+                continue
+            if self.is_deaf:
+                self._wait_for_wake(ASK_EVERY)
+            else:
                 self._wait_for_wake(None, connection.fileno())
+
+    def _start_hearing(self, connection: psycopg.Connection[Any]) -> None:
+        for setting in SETTINGS:
+            connection.execute(setting, prepare=False)
+        connection.execute(f"listen {self.channel}", prepare=False)
+        row = connection.execute(
+            "select pg_try_advisory_lock(%s::int, %s::int)", (LIFE, self.lock), prepare=False
+        ).fetchone()
+        self.is_held = row is not None and bool(row[0])
+
+    def _ask(self) -> None:
+        """Whether anybody has written since the last time."""
+        if time.monotonic() < self._asked_at + ASK_EVERY or not self._callbacks:
+            return
+        since, self._asked_at = self._seen, time.monotonic()
+        ((self._seen, is_new),) = self._session.rows(WRITTEN, since, self.address.namespace)
+        if is_new and since is not None:
+            self._hear({ANYTHING})
 
     def _read(self, payload: str) -> Ring | None:
         """Return what another process has rung; None for a ring of this one, and for what is not a ring."""

@@ -14,8 +14,9 @@ from psycopg import errors as pg
 from psycopg.pq import ExecStatus, TransactionStatus
 
 from refold.errors import Ambiguous, Conflict, Corrupt, Outdated, RefoldError, Unavailable, Unreachable, Unusable
-from refold.stores.postgres import arrays
+from refold.stores.postgres import arrays, queries
 from refold.stores.postgres.address import Address
+from refold.stores.postgres.pooler import is_shared
 
 logging.getLogger("psycopg").addHandler(logging.NullHandler())  # it would print what store_error says already
 
@@ -48,6 +49,13 @@ SETTINGS = {
     "plan_cache_mode": "force_generic_plan",
 }
 
+OF_TRANSACTION: Statement = (
+    "select " + ", ".join("set_config(%s, %s, true)" for _ in SETTINGS) + ", case when current_setting("
+    "'synchronous_commit') in ('off', 'local') then set_config('synchronous_commit', 'on', true) end",
+    [each for setting in SETTINGS.items() for each in setting],
+)
+"""Behind a pooler a session may be another one in the next transaction, and belongs to others afterwards."""
+
 END_SESSION = "select pg_terminate_backend(pid, 5000) from pg_stat_activity where pid = %s and backend_start = %s"
 """Waits until it has ended."""
 
@@ -69,6 +77,7 @@ class Session:
         self._failures, self._not_before = 0, 0.0
         self._away_since = 0.0  # when the first of these attempts failed
         self._is_closed = False
+        self.is_shared = False  # a pooler gives each transaction of this connection to any session
         self.pid = 0
         self.started: Any = None  # when the backend began: a pid may be used again
         self.lost: list[tuple[int, Any]] = []  # sessions that broke, and may still commit
@@ -118,26 +127,31 @@ class Session:
                 version = connection.info.server_version // 10000
                 raise Unusable(f"{self.address.shown} is PostgreSQL {version}; Refold needs 14 or newer")
             arrays.register(connection)
-            connection.prepare_threshold = 0
+            self.is_shared = is_shared(url, connection, settings)
+            connection.prepare_threshold = None if self.is_shared else 0
             connection.prepared_max = 500
-            names = ", ".join("set_config(%s, %s, false)" for _ in SETTINGS)
-            values = [each for setting in SETTINGS.items() for each in setting]
-            row = connection.execute(
-                f"select pg_backend_pid(), (select backend_start from pg_stat_activity where pid = pg_backend_pid()),"
-                f" current_setting('synchronous_commit'), {names}",
-                values,
-                prepare=False,
-            ).fetchone()
-            assert row is not None
-            self.pid, self.started = int(row[0]), row[1]
-            if row[2] in ("off", "local"):
-                connection.execute("set synchronous_commit = on", prepare=False)
+            if not self.is_shared:
+                self._set_up(connection)
             if self.on_connect is not None:
                 self.on_connect(connection)
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def _set_up(self, connection: psycopg.Connection[Any]) -> None:
+        names = ", ".join("set_config(%s, %s, false)" for _ in SETTINGS)
+        values = [each for setting in SETTINGS.items() for each in setting]
+        row = connection.execute(
+            f"select pg_backend_pid(), (select backend_start from pg_stat_activity where pid = pg_backend_pid()),"
+            f" current_setting('synchronous_commit'), {names}",
+            values,
+            prepare=False,
+        ).fetchone()
+        assert row is not None
+        self.pid, self.started = int(row[0]), row[1]
+        if row[2] in ("off", "local"):
+            connection.execute("set synchronous_commit = on", prepare=False)
 
     def text(self, sql: str) -> str:
         return in_schema(sql, self.address.schema)
@@ -153,29 +167,41 @@ class Session:
             connection = self.raw
             self.trips += 1
             try:
+                if self.is_shared and connection.info.transaction_status == TransactionStatus.IDLE:
+                    return self._run_shared(connection, statements)
                 if len(statements) == 1:
                     sql, values = statements[0]
                     cursor = connection.cursor(binary=True)
                     cursor.execute(self.text(sql), values, prepare=True)
                     return [_fetched(cursor)]
-                with connection.pipeline():
-                    cursors = []
-                    for sql, values in statements:
-                        cursor = connection.cursor(binary=True)
-                        cursor.execute(self.text(sql), values, prepare=True)
-                        cursors.append(cursor)
-                return [_fetched(cursor) for cursor in cursors]
+                return self._run_together(connection, statements)
             except psycopg.Error as error:
                 if connection.closed:
                     self._note_lost()
                 raise store_error(error, self.address) from error
 
+    def _run_together(self, connection: psycopg.Connection[Any], statements: Sequence[Statement]) -> list[list[Row]]:
+        with connection.pipeline():
+            cursors = []
+            for sql, values in statements:
+                cursor = connection.cursor(binary=True)
+                cursor.execute(self.text(sql), values, prepare=True)
+                cursors.append(cursor)
+        return [_fetched(cursor) for cursor in cursors]
+
+    def _run_shared(self, connection: psycopg.Connection[Any], statements: Sequence[Statement]) -> list[list[Row]]:
+        """With the settings of the transaction that begins."""
+        at = 1 if statements[0][0] == queries.BEGIN else 0
+        results = self._run_together(connection, [*statements[:at], OF_TRANSACTION, *statements[at:]])
+        return results[:at] + results[at + 1 :]
+
     def _note_lost(self) -> None:
         self.lost = [*self.lost[-9:], (self.pid, self.started)]
 
     def end_lost(self) -> None:
-        """End the sessions that broke, so that none of them commits from now on. Raises Ambiguous."""
-        while self.lost:
+        """End the sessions that broke, so that none of them commits from now on. Raises Ambiguous. Behind a pooler
+        nobody knows which ones they were."""
+        while self.lost and not self.is_shared:
             pid, started = self.lost[-1]
             try:
                 rows = self.run([(END_SESSION, (pid, started))])[0]

@@ -4,6 +4,7 @@ from refold.ports import Health
 from refold.stores.postgres.connection import Session
 from refold.stores.postgres.migrate import stored_version
 
+SHARED = "behind a pooler that shares them by transactions"
 SERVER = """
     select current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'),
         current_setting('synchronous_commit'), current_setting('data_checksums'), pg_is_in_recovery(),
@@ -44,6 +45,8 @@ def examine(session: Session, thorough: bool = False) -> Health:
             "replicas": replicas,
             "synchronous_replicas": synchronous_ones,
             "dead_rows": dead[0],
+            "sessions": SHARED if session.is_shared else "direct",
+            "rings": "direct" if session.address.direct_url or not session.is_shared else "none",
             "oldest_transaction_seconds": snapshot[1],
         },
     )

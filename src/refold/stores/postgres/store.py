@@ -11,7 +11,7 @@ from refold.core import codec
 from refold.core.fold.apply import Record
 from refold.core.outcomes import SECOND, Instant
 from refold.core.read.summary import Summary
-from refold.errors import Corrupt, RefoldError, Unreachable
+from refold.errors import Ambiguous, Corrupt, RefoldError, Unreachable
 from refold.logs import WARNING, event, logger
 from refold.ports import (
     HAND_BACKS,
@@ -153,7 +153,8 @@ class PostgresStore:
         return rows[0][0] if rows else None
 
     def was_applied(self, run: str, number: int, turn: str) -> bool:
-        """Read under the lock of the run, after every session that broke was ended: else it might commit later."""
+        """Read under the lock of the run, after every session that broke was ended: else it might commit later. Behind
+        a pooler it cannot be ended, so that only what was applied is certain. Raises Ambiguous."""
         with self.session.guard:
             self.session.end_lost()
             ns, names = self.memory.ns, Texts([run])
@@ -163,7 +164,11 @@ class PostgresStore:
             except BaseException:
                 self.session.roll_back()
                 raise
-        return bool(rows) and rows[0][0] == turn
+            is_applied = bool(rows) and rows[0][0] == turn
+            broken, self.session.lost = self.session.lost, []
+        if broken and not is_applied:
+            raise Ambiguous("a session behind a pooler broke, and may still commit")
+        return is_applied
 
     def summary(self, run: str) -> Summary | None:
         rows = self._rows(queries.RUN, self.memory.ns, run)
