@@ -134,7 +134,7 @@ def test_a_run_that_never_ends_is_told_before_any_fault(monkeypatch: pytest.Monk
 
 POLL = """workflow:
   - step: build
-    tool: {kind: poll, check: {kind: http, url: "http://ci.example"}, until: "{{ output.data == 3 }}", every: 1h}
+    tool: {kind: poll, check: {kind: http, url: "http://ci.example"}, until: "{{ output.data.data == 3 }}", every: 1h}
 """
 
 
