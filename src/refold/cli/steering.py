@@ -1,4 +1,4 @@
-"""How commands change runs and schedules: in a database, or through a server."""
+"""How commands change runs, schedules and limits: in a database, or through a server."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from refold.core.outcomes import NO_QUEUEING, Instant, Queueing
 from refold.core.plan import Plan
 from refold.core.read.summary import Summary
 from refold.errors import Conflict, NotFound
-from refold.ports import Store, Views
+from refold.ports import Limit, Store, Views
 from refold.runtime.mail import Mail
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ BATCH = 100  # runs removed in one commit
 
 
 class Steering(Protocol):
-    """What commands ask of runs and schedules, wherever these are."""
+    """What commands ask of runs, schedules and limits, wherever these are."""
 
     @property
     def views(self) -> Views: ...
@@ -57,6 +57,12 @@ class Steering(Protocol):
 
     def dismiss(self, fingerprints: Sequence[str]) -> None:
         """Take reasons off the list of dead letters."""
+
+    def set_weight(self, share: str, weight: int | None) -> None: ...
+
+    def set_limit(self, limit: Limit) -> None: ...
+
+    def remove_limit(self, name: str) -> bool: ...
 
     def put_schedule(self, schedule: "Schedule", plans: Sequence[Plan], text: str, *, replace: bool) -> bool:
         """Return whether it is new. Raises Conflict if there is one and it is not to be replaced."""
@@ -142,6 +148,15 @@ class LocalSteering:
 
         with self.store.turn([]) as turn:
             dismiss(turn, fingerprints, who())
+
+    def set_weight(self, share: str, weight: int | None) -> None:
+        self.store.set_weight(share, weight)
+
+    def set_limit(self, limit: Limit) -> None:
+        self.store.set_limit(limit)
+
+    def remove_limit(self, name: str) -> bool:
+        return self.store.remove_limit(name)
 
     def put_schedule(self, schedule: "Schedule", plans: Sequence[Plan], text: str, *, replace: bool) -> bool:
         from refold.runtime.schedule_changes import put_schedule

@@ -14,7 +14,7 @@ from refold.core.plan import Plan
 from refold.core.read.summary import Summary
 from refold.core.times import stamp
 from refold.errors import Conflict, InvalidValue, NotFound
-from refold.ports import Views
+from refold.ports import Limit, Views
 from refold.runtime.mail import (
     Cancel,
     CancelItems,
@@ -107,6 +107,19 @@ class RemoteSteering:
     def dismiss(self, fingerprints: Sequence[str]) -> None:
         for fingerprint in fingerprints:
             self._post(f"dead-letters/{segment(fingerprint)}/dismiss", {})
+
+    def set_weight(self, share: str, weight: int | None) -> None:
+        self._channel.ask("PUT", f"{NAMESPACE}/shares", {"share": share, "weight": weight})
+
+    def set_limit(self, limit: Limit) -> None:
+        self._channel.ask("PUT", f"{NAMESPACE}/limits", to_builtins(limit))
+
+    def remove_limit(self, name: str) -> bool:
+        try:
+            self._post("limits:remove", {"name": name})
+        except NotFound:
+            return False
+        return True
 
     def put_schedule(self, schedule: Schedule, plans: Sequence[Plan], text: str, *, replace: bool) -> bool:
         """Make a schedule, or with `replace` change it; return whether it is new. `text` is what its file says."""

@@ -9,6 +9,8 @@ export type DefinitionBody = { definition: string };
 export type GoBody = { rate?: number };
 export type ImportBody = { run: Record<string, unknown> };
 export type ItemsBody = { items?: (number)[]; follow?: boolean };
+export type LimitBody = { name: string; slots?: number | null; rate?: number | null; burst?: number };
+export type LimitNameBody = { name: string };
 export type MigrateBody = { to: string };
 export type NoBody = Record<string, never>;
 export type OperationBody = { action: "cancel" | "delete" | "migrate" | "pause" | "redrive" | "resume" | "retry"; on?: "runs" | "schedules"; filter?: WantedRuns | null; ids?: (string)[] | null; to?: string; reason?: string };
@@ -25,6 +27,7 @@ export type StartBody = { workflow?: string; input?: Record<string, unknown>; ke
 export type TokenBody = { name: string; role: string; plus?: (string)[]; minus?: (string)[]; workflows?: (string)[] | null; queues?: (string)[] | null; tools?: (string)[] | null; expires?: string | null };
 export type TriggerBody = { overlap?: "allow" | "buffer_all" | "buffer_one" | "cancel_other" | "skip" | "terminate_other" | null };
 export type WantedRuns = { status?: (string)[]; workflow?: string | null; plan?: string | null; name?: string | null; key?: string | null; labels?: Record<string, string>; since?: string | null; until?: string | null; parent?: string | null; error?: string; fingerprint?: string };
+export type WeightBody = { share: string; weight: number | null };
 
 export interface Routes {
   "GET /": {
@@ -75,6 +78,20 @@ export interface Routes {
     query: { assignee?: string; order?: "created" | "deadline" };
     body: undefined;
     reply: unknown;
+  };
+  "PUT /api/v1/ns/{ns}/limits": {
+    permission: "operate";
+    path: { ns: string };
+    query: Record<string, never>;
+    body: LimitBody;
+    reply: undefined;
+  };
+  "POST /api/v1/ns/{ns}/limits:remove": {
+    permission: "operate";
+    path: { ns: string };
+    query: Record<string, never>;
+    body: LimitNameBody;
+    reply: undefined;
   };
   "GET /api/v1/ns/{ns}/operations": {
     permission: "operate";
@@ -509,6 +526,13 @@ export interface Routes {
     query: Record<string, never>;
     body: PreviewBody;
     reply: unknown;
+  };
+  "PUT /api/v1/ns/{ns}/shares": {
+    permission: "operate";
+    path: { ns: string };
+    query: Record<string, never>;
+    body: WeightBody;
+    reply: undefined;
   };
   "GET /api/v1/ns/{ns}/stream": {
     permission: "read";

@@ -2,30 +2,21 @@
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import click
 from msgspec import to_builtins
 
 from refold.cli import database, exits, words
 from refold.cli import output as out
-from refold.cli.options import db_option, output_option, store_option
+from refold.cli.options import output_option, store_option
+from refold.cli.steering import steering
 from refold.core.commands import RATE as OF_LOOPS
 from refold.errors import InvalidValue, NotFound
-from refold.ports import MOST_WEIGHT, Limit, LimitUse, Store
+from refold.ports import MOST_WEIGHT, Limit, LimitUse
 
 RATE = re.compile(r"(\d{1,9}(?:\.\d{1,6})?) ?/ ?([smh])")
 SECONDS = {"s": 1, "m": 60, "h": 3600}
-
-
-@contextmanager
-def _changing(db: str) -> Iterator[Store]:
-    from refold.wiring import open_intake
-
-    database.check_exists(db)
-    with open_intake(db) as (_, store):
-        yield store
 
 
 @click.command("list")
@@ -48,15 +39,15 @@ def list_shares(output: str, db: str) -> None:
 @click.command("set")
 @click.argument("share")
 @click.argument("weight", type=click.IntRange(1, MOST_WEIGHT))
-@db_option
+@store_option
 def set_share(share: str, weight: int, db: str) -> None:
     """Set how many steps of a share are taken in a round, from 1 to 1000.
 
     Shares of the same queue and priority take turns, each with as many steps as its weight. The new weight counts from
     the next turn of the share.
     """
-    with _changing(db) as store:
-        store.set_weight(share, None if weight == 1 else weight)
+    with steering(db) as there:
+        there.set_weight(share, None if weight == 1 else weight)
     out.print_message(f"share {out.printable(share)} has the weight {weight}")
 
 
@@ -92,7 +83,7 @@ def _limit_line(use: LimitUse) -> tuple[str, ...]:
 @click.option("--slots", type=click.IntRange(0), metavar="N", help="How many steps may run at a time; 0: none.")
 @click.option("--rate", metavar="N/s", help="How many steps may start, as 20/s, 100/m or 5/h.")
 @click.option("--burst", type=float, default=1.0, metavar="N", help="How many may start at once after a pause (1).")
-@db_option
+@store_option
 def set_limit(name: str, slots: int | None, rate: str | None, burst: float, db: str) -> None:
     """Set a limit, in place of what it was.
 
@@ -101,8 +92,8 @@ def set_limit(name: str, slots: int | None, rate: str | None, burst: float, db: 
     """
     if slots is None and rate is None:
         raise click.UsageError("say --slots, --rate, or both")
-    with _changing(db) as store:
-        store.set_limit(Limit(name=name, slots=slots, rate=None if rate is None else _rate(rate), burst=burst))
+    with steering(db) as there:
+        there.set_limit(Limit(name=name, slots=slots, rate=None if rate is None else _rate(rate), burst=burst))
     out.print_message(f"limit {out.printable(name)} is set")
 
 
@@ -115,11 +106,11 @@ def _rate(text: str) -> float:
 
 @click.command("remove")
 @click.argument("name")
-@db_option
+@store_option
 def remove_limit(name: str, db: str) -> int:
     """Remove a limit: steps that name it are not limited."""
-    with _changing(db) as store:
-        is_removed = store.remove_limit(name)
+    with steering(db) as there:
+        is_removed = there.remove_limit(name)
     if not is_removed:
         raise NotFound(f"there is no limit {name!r}")
     out.print_message(f"limit {out.printable(name)} is removed")
