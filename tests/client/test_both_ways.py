@@ -3,9 +3,11 @@
 import re
 import shutil
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec import json
 
 from tests.cli.in_process import command, here
 from tests.cli.program import Done
@@ -242,3 +244,29 @@ def without_new_ids(done: tuple[int, str, str], arguments: Sequence[str]) -> tup
         return done
     code, out, err = done
     return code, re.sub(r'"(id|run)": "[0-9a-f]{32}"|daily-MOMENT', "ID", out), err
+
+
+@pytest.mark.parametrize("run", ["halves", "ask1", "broken"])
+def test_a_run_is_exported_from_a_server_as_from_its_database(ways: Ways, run: str, tmp_path: Path) -> None:
+    for form in ([], ["--html"]):
+        found = []
+        for number, way in enumerate((partial(ways.on_file, same=True), ways.through_server)):
+            file = tmp_path / f"{number}{len(form)}"
+            done = way(["runs", "export", run, *form, "-o", str(file)])
+            assert done.code == 0, done.err
+            assert f"{run} is in {file}" in done.err
+            found.append(file.read_bytes())
+        if form:
+            assert all(each.lstrip()[:15].lower() == b"<!doctype html>" and run.encode() in each for each in found)
+        else:
+            first, second = map(json.decode, found)
+            assert first == second
+
+
+def test_who_may_not_see_values_exports_nothing_from_a_server(
+    folders: tuple[Path, Path], server: Served, tmp_path: Path
+) -> None:
+    viewer = Ways(folders, server, server.token("viewer", "eve"))
+    for form in ([], ["--html"]):
+        done = viewer.through_server(["runs", "export", "greet", *form, "-o", str(tmp_path / "none")])
+        assert (done.code != 0, "`values`" in done.err, (tmp_path / "none").exists()) == (True, True, False), done.err

@@ -306,6 +306,25 @@ async def test_what_is_no_message_is_refused_and_names_what_is_wrong(server: Ser
     assert answer.status_code == 415
 
 
+async def test_workers_are_listed_with_what_they_have_told_and_whether_they_drain(
+    server: Serving, worker: Hand
+) -> None:
+    await worker.raw("beat", BeatBody())
+    await worker.claimed()
+    headers = {"authorization": f"Bearer {await server.token('admin')}"}
+    async with httpx2.AsyncClient(base_url=server.address, headers=headers, trust_env=False, timeout=60) as client:
+
+        async def shown() -> dict[str, Any]:
+            items = (await client.get("/api/v1/ns/default/workers")).json()["items"]
+            return {each["worker"]: each for each in items}
+
+        before = (await shown())["worker-hand"]
+        assert (before["is_remote"], before["draining"], before["slots"], before["version"]) == (True, False, 1, "0")
+        drained = await client.post("/api/v1/ns/default/workers/worker-hand/drain", json={})
+        assert drained.status_code == 200, drained.text
+        assert (await shown())["worker-hand"]["draining"]
+
+
 async def test_a_worker_can_be_asked_to_end(server: Serving, worker: Hand) -> None:
     assert await server.service.desk.sessions.ask_to_stop("worker-hand")
     answer = await worker.raw("beat", BeatBody())

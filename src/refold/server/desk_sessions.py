@@ -7,9 +7,9 @@ from msgspec import Struct, json, structs
 
 from refold.core.outcomes import SECOND, Instant
 from refold.errors import Conflict
-from refold.ports import Abilities
+from refold.ports import Abilities, Views
 from refold.server.access import Credential
-from refold.server.documents import Documents
+from refold.server.documents import Documents, every_document
 from refold.server.problems import HttpProblem, invalid
 from refold.wire import PROTOCOLS, Hello
 
@@ -130,6 +130,11 @@ class DeskSessions:
                 return True
             except Conflict:
                 continue  # a sign of life was noted just now
+
+
+def remote_workers(views: Views) -> dict[str, DeskSession]:
+    """The sessions that are known, by the name of the worker. Call it on a thread for readers."""
+    return {each.id: json.decode(each.data, type=DeskSession) for each in every_document(views, KIND)}
 
 
 def session_name(session: DeskSession) -> str:

@@ -37,7 +37,7 @@ class StoredDocuments:
         return found
 
     async def all(self, kind: str) -> Sequence[Document]:
-        found: Sequence[Document] = await self._read(lambda: _every(self._views, kind))
+        found: Sequence[Document] = await self._read(lambda: every_document(self._views, kind))
         return found
 
     async def put(self, kind: str, id: str, data: bytes, version: int = 0, due: Instant | None = None) -> int:
@@ -87,7 +87,8 @@ class LocalDocuments:
             raise Conflict(f"the {kind} has changed meanwhile")
 
 
-def _every(views: Views, kind: str) -> Sequence[Document]:
+def every_document(views: Views, kind: str) -> Sequence[Document]:
+    """All of a kind. Call it on a thread for readers."""
     found: list[Document] = []
     while part := views.documents(kind, found[-1].id if found else "", PAGE):
         found += part

@@ -14,6 +14,7 @@ from refold.queries.dead_letters import FailureGroup, dismiss, failure_groups, l
 from refold.queries.gates import waiting_for_people
 from refold.queries.runs import STATUSES, stamp
 from refold.server.catalogue import Entry
+from refold.server.desk_sessions import DeskSession, remote_workers
 from refold.server.problems import HttpProblem
 from refold.server.routes import Answer, Call
 from refold.server.runs import ListQuery
@@ -121,9 +122,11 @@ async def list_workers(call: Call) -> Answer:
         claimed: dict[str, list[dict[str, str]]] = {}
         for lease in views.leases():
             claimed.setdefault(lease.worker, []).append({"run": lease.run, "command": lease.command})
+        remote = remote_workers(views)
         return [
             {
                 "worker": each.can.worker,
+                **_session_object(remote.get(each.can.worker)),
                 "queues": None if each.can.queues is None else list(each.can.queues),
                 "tools": None if each.can.tools is None else len(each.can.tools),
                 "leases": claimed.get(each.can.worker, []),
@@ -133,6 +136,13 @@ async def list_workers(call: Call) -> Answer:
         ]
 
     return Answer({"items": await call.service.read(look)})
+
+
+def _session_object(session: DeskSession | None) -> dict[str, Any]:
+    """What only a remote worker has told; one next to the database has no session."""
+    if session is None:
+        return {"is_remote": False, "draining": False, "version": None, "slots": None}
+    return {"is_remote": True, "draining": session.stop, "version": session.release, "slots": session.slots}
 
 
 async def list_workflows(call: Call) -> Answer:

@@ -1,10 +1,10 @@
 // Who works, and what waits for them.
 import { useEffect } from "preact/hooks";
-import { get, inNamespace } from "../api/client";
+import { get, inNamespace, post } from "../api/client";
 import { useResource } from "../api/resource";
 import { subscribe } from "../api/stream";
-import { href, place, runHref } from "../app/router";
-import { CommandLine, count, Empty, Part } from "../ui/parts";
+import { place, runHref } from "../app/router";
+import { askFor, Button, CommandLine, count, Empty, notify, Part } from "../ui/parts";
 import { Status } from "../ui/status";
 import { Moment } from "../ui/time";
 
@@ -14,9 +14,10 @@ interface Worker {
   tools: number | null;
   leases: { run: string; command: string }[];
   beat_at: string | null;
-  slots?: number;
-  version?: string;
-  draining?: boolean;
+  is_remote: boolean;
+  slots: number | null;
+  version: string | null;
+  draining: boolean;
 }
 
 interface Queue {
@@ -61,7 +62,7 @@ export default function Workers() {
                   const able = takes(queue.queue);
                   return (
                     <tr key={queue.queue}>
-                      <td><a class="link" href={href("runs", { queue: queue.queue })}>{queue.queue || "default"}</a></td>
+                      <td class="strong">{queue.queue || "default"}</td>
                       <td class="num">{count(queue.depth)}</td>
                       <td class="num">{queue.leased === undefined ? "-" : count(queue.leased)}</td>
                       <td><Moment at={queue.oldest} relative /></td>
@@ -79,7 +80,7 @@ export default function Workers() {
         <Part of={workers.state.value} lines={3}>
           {({ items }) => items.length ? (
             <div class="table-scroll" tabIndex={0}><table class="plain">
-              <thead><tr><th>Worker</th><th>Takes from</th><th class="num">Tools</th><th>Does now</th><th>Last beat</th></tr></thead>
+              <thead><tr><th>Worker</th><th>Takes from</th><th class="num">Tools</th><th>Does now</th><th>Last beat</th><th><span class="sr">Actions</span></th></tr></thead>
               <tbody>
                 {items.map((worker) => (
                   <tr key={worker.worker}>
@@ -88,6 +89,7 @@ export default function Workers() {
                     <td class="num">{worker.tools === null ? "all" : count(worker.tools)}</td>
                     <td><Leases leases={worker.leases} slots={worker.slots} /></td>
                     <td><Moment at={worker.beat_at} relative /></td>
+                    <td class="num"><Button isSmall needs="operate" why={whyNoDrain(worker)} label={`Drain ${worker.worker}`} onClick={() => drain(worker, workers.reload)}>Drain</Button></td>
                   </tr>
                 ))}
               </tbody>
@@ -101,7 +103,27 @@ export default function Workers() {
   );
 }
 
-function Leases({ leases, slots }: { leases: Worker["leases"]; slots?: number | undefined }) {
+/** Why a worker cannot be told to take no more, or nothing. */
+function whyNoDrain(worker: Worker): string {
+  if (!worker.is_remote) return "it works next to the database: end its process with a signal";
+  return worker.draining ? "it was told already" : "";
+}
+
+function drain(worker: Worker, onDone: () => void): void {
+  const held = worker.leases.length;
+  askFor({
+    title: `Drain ${worker.worker}`,
+    body: () => <p>It takes no more work and ends. {held ? `The ${held === 1 ? "command" : `${count(held)} commands`} that it has now ${held === 1 ? "is" : "are"} finished, or handed back for others.` : "It has nothing at the moment."}</p>,
+    actions: [{
+      label: "Drain", kind: "danger", do: async () => {
+        await post(inNamespace("workers", worker.worker, "drain")).then(() => notify(`${worker.worker} takes no more`), (error: Error) => notify(error.message, true));
+        onDone();
+      },
+    }],
+  });
+}
+
+function Leases({ leases, slots }: { leases: Worker["leases"]; slots: number | null }) {
   if (!leases.length) return <span class="muted">nothing{slots ? ` of ${slots}` : ""}</span>;
   return (
     <span class="chips">

@@ -4,12 +4,13 @@ import asyncio
 import sys
 
 import click
+from msgspec import json
 
 from refold.cli import database, words
 from refold.cli import output as out
 from refold.cli.options import run_argument, store_option
-from refold.cli.server import server
-from refold.errors import InvalidValue, Unusable
+from refold.cli.server import channel, server
+from refold.errors import Unusable
 from refold.ports import Views
 from refold.queries.runs import run_label
 from refold.runtime.archive import export_run
@@ -32,11 +33,11 @@ def export(run: str, output: str | None, as_html: bool, db: str) -> None:
     left_out: tuple[str, ...] = ()
     with database.reading(db) as views:
         row = database.find_run(views, run)
-        if as_html:
+        if address := server():
+            data, left_out = _from_server(address, row.run, as_html)
+        elif as_html:
             data, left_out = _page_of(views, row.run)
-    if not as_html:
-        if server():
-            raise InvalidValue("--html", "add it: from a server this command exports only the page of a run")
+    if not server() and not as_html:
         with database.writing(db) as store:
             data = export_run(store, row.run, {})
     path = output or f"run-{row.run}.{'html' if as_html else 'json'}"
@@ -50,6 +51,17 @@ def export(run: str, output: str | None, as_html: bool, db: str) -> None:
         raise Unusable(f"{path} cannot be written: {error.strerror}") from None
     without = f", without {' and '.join(left_out)}" if left_out else ""
     out.print_message(f"{run_label(row)} is in {path} ({words.size(len(data))}{without})")
+
+
+def _from_server(address: str, run: str, as_html: bool) -> tuple[bytes, tuple[str, ...]]:
+    """Return what the server exports, and what it left out of a page."""
+    from refold.client.connection import NAMESPACE, segment
+
+    there, path = channel(address), f"{NAMESPACE}/runs/{segment(run)}/export"
+    if not as_html:
+        return there.get(path).body, ()
+    told = json.decode(there.get(path, [("as", "size")]).body)
+    return there.get(path, [("as", "html")]).body, tuple(told["left_out"])
 
 
 def _page_of(views: Views, run: str) -> tuple[bytes, tuple[str, ...]]:
