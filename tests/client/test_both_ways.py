@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -248,9 +248,10 @@ def without_new_ids(done: tuple[int, str, str], arguments: Sequence[str]) -> tup
 
 @pytest.mark.parametrize("run", ["halves", "ask1", "broken"])
 def test_a_run_is_exported_from_a_server_as_from_its_database(ways: Ways, run: str, tmp_path: Path) -> None:
+    both: list[Callable[[list[str]], Done]] = [partial(ways.on_file, same=True), ways.through_server]
     for form in ([], ["--html"]):
         found = []
-        for number, way in enumerate((partial(ways.on_file, same=True), ways.through_server)):
+        for number, way in enumerate(both):
             file = tmp_path / f"{number}{len(form)}"
             done = way(["runs", "export", run, *form, "-o", str(file)])
             assert done.code == 0, done.err
