@@ -168,3 +168,23 @@ def test_tokens_are_made_listed_and_revoked_while_a_server_runs(tmp_path: Path) 
     assert refold(tmp_path, "token", "revoke", "nothing").code == 3
     assert refold(tmp_path, "token", "create", "x", "--role", "king").code == 2
     assert json.loads(refold(tmp_path, "token", "list", "-o", "json").out)[0]["name"] == "admin"
+
+
+def test_administrators_see_the_store_and_the_settings_with_their_origin_and_no_password(tmp_path: Path) -> None:
+    playbook(tmp_path, noop("a", result="5"))
+    (tmp_path / "refold.toml").write_text('slots = 7\nserver = "https://ann:hunter2@refold.example.org"\n')
+    with serving(tmp_path, "--db", "other.db") as served:
+        found = served.get(f"{NS}/server").json()
+        assert (found["store"]["kind"], found["store"]["address"]) == ("a file of SQLite", "other.db")
+        assert found["store"]["bytes"] >= (tmp_path / "other.db").stat().st_size > 0
+        assert (found["store"]["is_writable"], found["store"]["damage"], found["steers"]) == (True, [], True)
+        origins = {each["name"]: (each["value"], each["origin"]) for each in found["settings"]}
+        assert origins["db"] == ("other.db", "the command line")
+        assert origins["slots"][0] == 7 and origins["slots"][1].endswith("refold.toml:1")
+        assert origins["server"][0] == "https://…@refold.example.org"
+        assert origins["lease_for"] == (2.0, "REFOLD_LEASE_FOR")
+        assert origins["depth_limit"] == (100, "default")
+        assert "hunter2" not in served.get(f"{NS}/server").text
+        other = served.post(f"{NS}/tokens", {"name": "eve", "role": "operator", "expires": "1d"}).json()["token"]
+        assert served.get(f"{NS}/server", other).status_code == 403
+        assert ended(served.process) == 0

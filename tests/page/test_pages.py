@@ -53,7 +53,7 @@ PAGES = {
     "settings": ("settings", "Time zone of all times"),
     "tokens": ("settings?tab=tokens", "New token"),
     "audit": ("settings?tab=audit", "POST /runs"),
-    "server": ("settings?tab=server", "administer"),
+    "server": ("settings?tab=server&all=1", "lease_for"),
     "api": ("api", "/api/v1/ns/{{ns}}/gates"),
     "api route": ("api?q=pause&open=POST /api/v1/ns/{{ns}}/runs/{{run}}/pause", "curl -X POST"),
 }

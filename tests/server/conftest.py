@@ -13,7 +13,7 @@ from msgspec import Struct
 from refold.core.outcomes import Instant
 from refold.server.access import Token, permissions_of
 from refold.server.process import Kept, WebServer, listen, open_service, with_port
-from refold.server.service import ServerOptions, Service
+from refold.server.service import ServerFacts, ServerOptions, Service, ShownSetting
 from refold.settings import Settings
 from refold.wiring import Process, open_process
 
@@ -102,7 +102,8 @@ async def served(
     quick = Settings(poll=0.1, sweep_every=0.1, processes=1, lease_for=lease_for)
     async with open_process(db=folder / "refold.db", settings=quick, claims=claims) as process:
         engine, clock = process.engine, Clock()
-        kept = Kept(engine.store.views, engine, engine.store, engine.advance)
+        facts = ServerFacts("a file of SQLite", "refold.db", (ShownSetting("lease_for", lease_for, "default"),))
+        kept = Kept(engine.store.views, engine, engine.store, engine.advance, facts=facts)
         if read_only:
             kept = Kept(engine.store.views)
         async with open_service(kept, options, str(write_playbooks(folder / "playbooks")), {}, clock) as service:

@@ -29,7 +29,7 @@ from refold.server.desk import DeskParts, RemoteDesk
 from refold.server.documents import Documents, LocalDocuments, StoredDocuments
 from refold.server.operations import Operations
 from refold.server.repeats import Repeats
-from refold.server.service import Readers, ServerOptions, Service, ServiceParts
+from refold.server.service import Readers, ServerFacts, ServerOptions, Service, ServiceParts
 from refold.telemetry.metrics import Metrics
 from refold.wire import Vouchers
 
@@ -50,6 +50,7 @@ class Kept(Struct, frozen=True):
     store: Store | None = None
     advance: Advance | None = None
     keeps_tokens: bool = True  # in the store; if not, they end with the process
+    facts: ServerFacts = ServerFacts()
 
 
 def check_address(options: ServerOptions, plain_http: bool) -> None:
@@ -97,6 +98,7 @@ async def open_service(
             note=None if audit is None else audit.note,
             operations=operations,
             repeats=repeats,
+            facts=kept.facts,
             is_ready=lambda: _why_not_ready(kept),
             desk=_desk_of(kept, read, documents, key),
         )

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
@@ -48,6 +48,22 @@ class ServerOptions(Struct, frozen=True):
         return self.public_address.startswith("https://")
 
 
+class ShownSetting(Struct, frozen=True):
+    """A setting as administrators see it: no value is a secret."""
+
+    name: str
+    value: Any
+    origin: str  # a variable, a line of a file, the command line, or `default`
+
+
+class ServerFacts(Struct, frozen=True):
+    """What a server is told about itself, to show it."""
+
+    store: str = ""  # its kind, in words
+    address: str = ""  # of the store, without a password
+    settings: tuple[ShownSetting, ...] = ()
+
+
 class Readers:
     """Threads that read, so that no reader delays a turn or the event loop."""
 
@@ -75,6 +91,7 @@ class ServiceParts(Struct, frozen=True):
     note: Note | None  # adds a row to the audit log; None: a server that only reads changes nothing
     operations: "Operations | None"  # None: a server that only reads
     repeats: "Repeats | None"  # None: a server that only reads
+    facts: ServerFacts
     is_ready: Callable[[], str]  # why the server is not ready; empty: it is
     desk: "Callable[[asyncio.Event], RemoteDesk] | None" = None  # makes the desk of remote workers; None: there is none
 
@@ -86,7 +103,7 @@ class Service:
         self.options, self.views, self.read, self.version = parts.options, parts.views, parts.read, parts.version
         self.credentials, self.cursors, self.catalogue = parts.credentials, parts.cursors, parts.catalogue
         self.changes, self.is_ready, self.metrics = parts.changes, parts.is_ready, parts.metrics
-        self.note, self.repeats = parts.note, parts.repeats
+        self.note, self.repeats, self.facts = parts.note, parts.repeats, parts.facts
         self._engine, self._operations = parts.engine, parts.operations
         self.moments = Moments(parts.views)
         self.log = SharedLog(parts.views, parts.read)

@@ -5,6 +5,7 @@ from functools import cache
 from msgspec import Struct, json
 
 from refold.server import (
+    about,
     audit,
     desk_routes,
     export,
@@ -485,6 +486,9 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", f"{N}/queues", "read", overview.list_queues, "Depth and age of each queue."),
     Route(
         "GET", f"{N}/audit", "administer", audit.list_audit, "Who did what, the oldest first.", query=audit.AuditQuery
+    ),
+    Route(
+        "GET", f"{N}/server", "administer", about.show_server, "The store, and the settings with where they come from."
     ),
     Route("GET", f"{N}/tokens", "administer", tokens.list_tokens, "List tokens, without their secrets."),
     Route(

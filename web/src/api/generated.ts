@@ -527,6 +527,13 @@ export interface Routes {
     body: PreviewBody;
     reply: unknown;
   };
+  "GET /api/v1/ns/{ns}/server": {
+    permission: "administer";
+    path: { ns: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
   "PUT /api/v1/ns/{ns}/shares": {
     permission: "operate";
     path: { ns: string };

@@ -6,7 +6,7 @@ import { version } from "../api/stream";
 import { keysAreShown } from "../app/palette";
 import { prefer, preferences, type Theme } from "../app/preferences";
 import { choose, href, place, runHref } from "../app/router";
-import { askFor, Button, CommandLine, copy, count, Dialog, Empty, notify, Part, quoted } from "../ui/parts";
+import { askFor, Button, bytes, CommandLine, copy, count, Dialog, Empty, notify, Part, quoted } from "../ui/parts";
 import { Labelled } from "../ui/schema-form";
 import { Moment, zoneName } from "../ui/time";
 
@@ -238,6 +238,62 @@ function Target({ text }: { text: string }) {
   return run ? <span><a class="link" href={runHref(run)}>{run.slice(0, 8)}</a>{text.slice(run.length)}</span> : <span class="wrap">{text}</span>;
 }
 
+interface ServerFacts {
+  steers: boolean;
+  store: { kind: string; address: string; bytes: number; schema: number; is_writable: boolean; is_durable: boolean; damage: string[] };
+  settings: { name: string; value: unknown; origin: string }[];
+}
+
+/** What only administrators see: where runs are kept, and every setting with its origin. */
+function Store() {
+  const found = useResource<ServerFacts>(place.value.ns, (abort) => get(inNamespace("server"), {}, abort));
+  const { all = "" } = place.value.query;
+  return (
+    <Part of={found.state.value} lines={6}>
+      {({ steers, store, settings }) => {
+        const shown = settings.filter((each) => all || each.origin !== "default");
+        return (
+          <>
+            <section class="card" aria-label="Store">
+              <header><h2>Store</h2></header>
+              <div class="body">
+                <dl class="facts">
+                  <dt>Kind</dt><dd>{store.kind}</dd>
+                  <dt>Where</dt><dd><code>{store.address}</code></dd>
+                  <dt>Size</dt><dd>{bytes(store.bytes)}</dd>
+                  <dt>Schema</dt><dd>{store.schema}</dd>
+                  <dt>Written</dt><dd>{!steers ? "this server only reads" : store.is_writable ? (store.is_durable ? "yes, and a commit survives a loss of power" : <span class="fault">yes, but a loss of power can cost the last commits</span>) : <span class="fault">it cannot be written</span>}</dd>
+                  {store.damage.length ? <><dt>Damage</dt><dd class="fault">{store.damage.join("; ")}</dd></> : null}
+                </dl>
+              </div>
+            </section>
+            <section class="card" aria-label="Settings of the server">
+              <header><h2>Settings of the server</h2><span class="muted">{count(settings.filter((each) => each.origin !== "default").length)} of {count(settings.length)} are set; the others have their defaults</span><span class="spacer" />
+                <button type="button" class="chip" aria-pressed={Boolean(all)} onClick={() => choose({ all: all ? null : "1" })}>with defaults</button></header>
+              {shown.length ? (
+                <div class="table-scroll" tabIndex={0}><table class="plain">
+                  <thead><tr><th>Setting</th><th>Value</th><th>From</th></tr></thead>
+                  <tbody>
+                    {shown.map((each) => (
+                      <tr key={each.name}><td><code>{each.name}</code></td><td class="wrap"><code>{valueText(each.value)}</code></td><td class={each.origin === "default" ? "muted" : ""}>{each.origin}</td></tr>
+                    ))}
+                  </tbody>
+                </table></div>
+              ) : <Empty title="Every setting has its default." />}
+            </section>
+          </>
+        );
+      }}
+    </Part>
+  );
+}
+
+function valueText(value: unknown): string {
+  if (value === null || value === "") return "-";
+  if (Array.isArray(value)) return value.join(", ") || "-";
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
 function Server() {
   const ready = useResource<{ status: string }>("ready", async (abort) => {
     const answer = await fetch(new URL("readyz", document.baseURI), { signal: abort });
@@ -246,6 +302,7 @@ function Server() {
   });
   const facts = me.value;
   return (
+    <>
     <section class="card" aria-label="Server">
       <header><h2>Server</h2></header>
       <div class="body">
@@ -261,5 +318,7 @@ function Server() {
       </div>
       <div class="body col gap-s"><CommandLine text="refold settings" /><CommandLine text="refold doctor" /></div>
     </section>
+    {may("administer") ? <Store /> : <Missing what="Store and settings of the server are" />}
+    </>
   );
 }

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import hashlib
 import os
+import re
 import shlex
 import socket
 import time
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec import Struct
+from msgspec import Struct, structs, to_builtins
 
 from refold import logs
 from refold.cli import database, exits
@@ -24,8 +25,9 @@ from refold.cli.options import code_option, db_option, quiet_option, settings
 from refold.cli.server import db_argument
 from refold.cli.settings import loaded
 from refold.errors import Stopped, Unusable
-from refold.server.service import ServerOptions
+from refold.server.service import ServerFacts, ServerOptions, ShownSetting
 from refold.settings import Settings
+from refold.stores.open import is_server, shown_address
 from refold.wiring import open_process
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from refold.server.service import Service
 
 PORT = 7399
+WHO = re.compile(r"://[^/@\s]*@")  # the name, password or token in an address
 
 
 class Serving(Struct, frozen=True):
@@ -46,6 +49,7 @@ class Serving(Struct, frozen=True):
     quiet: bool
     opens: bool
     workers: int = 1
+    store: str = ""  # its kind in words; empty: what its address says
 
 
 Greet = Callable[[Serving, "Service"], Awaitable[list[str]]]
@@ -136,7 +140,7 @@ async def _serve(wanted: Serving) -> None:
     async with open_process(db=wanted.db, settings=wanted.settings, claims=claims) as process:
         code = await _known_code(process.engine, wanted.code)
         engine = process.engine
-        kept = Kept(engine.store.views, engine, engine.store, engine.advance)
+        kept = Kept(engine.store.views, engine, engine.store, engine.advance, facts=server_facts(wanted))
         async with open_service(kept, options, wanted.playbooks, code, time.monotonic) as service:
             lines = await _greeting(wanted, service)
 
@@ -171,6 +175,7 @@ async def without_worker(kept: "Kept", bound: socket.socket, wanted: Serving, gr
     from refold.server.process import WebServer, open_service, with_port
 
     options = with_port(wanted.options, bound)
+    kept = structs.replace(kept, facts=server_facts(wanted))
     async with open_service(kept, options, wanted.playbooks, {}, time.monotonic) as service:
         lines = await greet(wanted, service)
 
@@ -184,6 +189,20 @@ async def without_worker(kept: "Kept", bound: socket.socket, wanted: Serving, gr
             await web.stop()
 
         await in_foreground(web.run(began), stop, grace=0.0, resume=again_command(wanted), say=_say(wanted))
+
+
+def server_facts(wanted: Serving) -> ServerFacts:
+    """What administrators see of the store and of the settings. Addresses lose their passwords and tokens."""
+    given = {"db": wanted.db, "playbooks": wanted.playbooks, "code": tuple(wanted.code)}
+    shown = []
+    for each in loaded().entries:
+        value = given.get(each.name, each.value)
+        origin = each.origin if value == each.value else "the command line"
+        value = shown_address(value) if each.name == "db" else value
+        value = WHO.sub("://…@", value) if isinstance(value, str) and each.name != "db" else to_builtins(value)
+        shown.append(ShownSetting(each.name, value, origin))
+    kind = wanted.store or ("PostgreSQL" if is_server(wanted.db) else "a file of SQLite")
+    return ServerFacts(kind, shown_address(wanted.db), tuple(shown))
 
 
 def _say(wanted: Serving) -> Any:

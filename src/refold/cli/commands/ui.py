@@ -49,7 +49,16 @@ def ui(files: Sequence[str], port: int, no_open: bool, steer: bool, playbooks: s
     folder = playbooks if playbooks is not None else loaded().command.playbooks
     shown = shown_address(db) if db else ", ".join(files)
     options = ServerOptions(port=port, read_only=not steer)
-    wanted = Serving(shown, (), folder, settings(own_machine=True), options, False, not no_open)
+    wanted = Serving(
+        shown,
+        (),
+        folder,
+        settings(own_machine=True),
+        options,
+        False,
+        not no_open,
+        store="" if db else "exported runs, in memory",
+    )
     if not loaded().prints_log:
         logs.configure("text", "warning")
     gc.freeze()
