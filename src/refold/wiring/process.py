@@ -260,22 +260,12 @@ class StoredData:
 
     async def blob(self, run: str, hash: str) -> bytes:
         """Return the bytes of a large value. Raises NotFound."""
-
-        def read() -> bytes:
-            with self._store.turn(()) as turn:
-                return turn.blob(run, hash)
-
-        data: bytes = await self._advance(read)
+        data: bytes = await self._advance(lambda: self._store.views.blob(run, hash))
         return data
 
     async def value(self, run: str, hash: str) -> Any:
-        """Return a large value. Raises NotFound."""
-
-        def read() -> Any:
-            with self._store.turn(()) as turn:
-                return stored_value(turn, run, hash)
-
-        return await self._advance(read)
+        """Return a large value. Raises Corrupt."""
+        return await self._advance(lambda: stored_value(self._store.views, run, hash))
 
 
 def settings_of(graph: Graph, lease: Lease) -> Mapping[str, Any]:
