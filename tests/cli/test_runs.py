@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec import json
 
-from tests.cli.program import Done, noop, playbook, refold, shell, started, until
+from tests.cli.program import HEAD, Done, noop, playbook, refold, shell, started, until
 
 WAITS = shell("slow", "echo one\necho two >&2\ntouch begun\nwhile test ! -f go; do sleep 0.02; done", "last")
 
@@ -342,3 +342,40 @@ def test_without_a_database_there_is_nothing_to_look_at_and_none_is_made(tmp_pat
 def test_resume_without_a_name_wants_a_run_that_is_not_over(tmp_path: Path) -> None:
     assert refold(tmp_path, "run", playbook(tmp_path, noop("one")), "-q").code == 0
     assert refold(tmp_path, "runs", "resume") == (3, "", "error: every run is over\n")
+
+
+LETTERS = """workload: {customer: acme, names: [Ada, Grace]}
+workflow:
+  - step: first
+    queue: quick
+    priority: 4
+    share: "{{ customer }}"
+    tool: {kind: noop, result: 1}
+    next: send
+  - step: send
+    loop: {in: "{{ names }}", iterator: name, max_in_flight: 2}
+    limit: "mail-{{ name }}"
+    tool: {kind: noop, result: "{{ name }}"}
+"""
+
+
+def test_a_run_shows_where_it_and_its_steps_wait_and_why_names_the_limit_of_an_item(tmp_path: Path) -> None:
+    (tmp_path / "letters.yaml").write_text(HEAD.replace("workflow:\n", LETTERS))
+    assert refold(tmp_path, "run", "letters.yaml", "--name", "done", "--queue", "slow", "-q").code == 0
+    lines = [line.split() for line in refold(tmp_path, "runs", "show", "done").out.splitlines()]
+    assert ["waits", "in", "queue", "slow"] in lines
+    first = lines.index(["STEP", "QUEUE", "PRIORITY", "SHARE", "LIMIT"])
+    assert lines[first + 1 : first + 3] == [
+        ["first", "quick", "4", "{{", "customer", "}}"],
+        ["send", "mail-{{", "name", "}}"],
+    ]
+    steps = refold(tmp_path, "runs", "show", "done", "-o", "json").data["steps"]
+    assert [steps["first"][key] for key in ("queue", "priority", "share")] == ["quick", 4, "{{ customer }}"]
+    assert "limit" not in steps["first"]
+    for name in ("Ada", "Grace"):
+        assert refold(tmp_path, "limits", "set", f"mail-{name}", "--slots", "0").code == 0
+    with started(tmp_path, "run", "letters.yaml", "--name", "held"):
+        until(lambda: "mail-" in refold(tmp_path, "runs", "why", "held").out)
+        told = refold(tmp_path, "runs", "why", "held").out
+    assert "is kept back by the limit: mail-Ada" in told
+    assert "is kept back by the limit: mail-Grace" in told

@@ -161,6 +161,26 @@ async def test_why_names_the_limit_that_keeps_a_step_back() -> None:
     assert len(seen.commands) == 1
 
 
+async def test_why_names_the_limit_of_each_item() -> None:
+    loop = Loop(items="{{ names }}", iterator="name", max_in_flight=9)
+    each = Step("a", NOTE, loop=loop, limit="{{ prefix }}-{{ name }}")
+    seen, names = Seen(), ["a", "b"]
+    async with open_engine({"note": seen.note}, evaluate=Templates(), settings=QUICK) as engine:
+        store = engine.store
+        for name in ("p-a", "p-b"):
+            store.set_limit(Limit(name=name, slots=0))
+        handle = await engine.start(plan(each), names=names, prefix="p")
+        seen_run = await engine.show(handle.id)
+        row = store.views.summary(handle.id)
+        assert row is not None
+        graph = prepare(Plan("lanes", (each,))).graph
+        found = run_reasons(store.views, row, graph, seen_run.state, 0, lambda name: Templates())
+        kept_back = [(reason.item, reason.note) for reason in found if reason.kind == "limit"]
+        assert kept_back == [(0, "p-a"), (1, "p-b")]
+        found = run_reasons(store.views, row, graph, seen_run.state, 0)
+        assert "limit" not in [reason.kind for reason in found], "no language is known"
+
+
 def test_the_reader_knows_the_keys_and_refuses_what_contradicts() -> None:
     head = "apiVersion: refold/v1\nkind: Playbook\nmetadata: {name: a}\nworkflow:\n- step: a\n"
     text = head + "  loop: {in: [1], rate: 90/m, max_in_flight: 2}\n  share: '{{ item }}'\n  tool: {kind: noop}\n"

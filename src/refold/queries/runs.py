@@ -258,6 +258,7 @@ def run_object(views: Views, graph: Graph, state: RunState, now: Instant) -> dic
             if step.fan is not None and (step.life == ISSUED or step.fan.done < step.fan.count):
                 shown["items"] = _items(step.fan, now if step.life == ISSUED else step.fan.since)
                 shown["items"] |= _at_work(graph, step.fan, s, leases)
+            shown |= _lane(graph, state, s)
             shown |= _times(times.get(name), step.life, [each for each in held if _is_of(each.command, name)])
         return {
             "id": state.run,
@@ -274,11 +275,23 @@ def run_object(views: Views, graph: Graph, state: RunState, now: Instant) -> dic
             "error": error_object(state.error),
             "steps": steps,
             "usage": dict(state.usage),
+            "queueing": to_builtins(state.queueing),
             "created_at": stamp(state.started_at),
             "ended_at": stamp(state.ended_at),
         }
 
     return with_values(views, state.run, computed)
+
+
+def _lane(graph: Graph, state: RunState, s: int) -> dict[str, Any]:
+    """What a step says of queue, priority, share and limit. An expression is shown as it is written, unless the step is
+    open and has its value."""
+    step, name = graph.step(s), graph.name(s)
+    opened = state.open.get(f"{name}/{state.steps[s].visits}")
+    said = {"queue": step.queue or None, "priority": step.priority, "share": step.share, "limit": step.limit}
+    if opened is not None:
+        said |= {"share": opened.share or step.share, "limit": opened.limit or step.limit}
+    return {key: value for key, value in said.items() if value is not None}
 
 
 SHOWN_LIVES = {ENTERED: "waiting", BYPASSED: "skipped"}  # words for people, where the engine has others

@@ -17,7 +17,6 @@ from refold.errors import NotFound
 from refold.ports import Views
 from refold.queries.items import first_failure
 from refold.queries.reading import graph_of, with_values
-from refold.queries.why import run_reasons
 from refold.server.routes import Answer, Call
 from refold.server.runs import run_row, shown_error, shown_reason, step_object, value_part
 
@@ -142,7 +141,7 @@ async def show_step(call: Call) -> Answer:
         now = call.service.now() if query.at is None else state.at
         shown = progress(graph, state, now)
         seen = next(each for each in shown.rows if each.step == name)
-        reasons = [] if query.at is not None else run_reasons(call.service.views, row, graph, state, now)
+        reasons = [] if query.at is not None else call.service.reasons(row, graph, state)
         mine = [each for each in reasons if each.step == name]
         found: dict[str, Any] = {
             "row": step_object(seen, call, now),

@@ -29,7 +29,7 @@ from refold.queries.items import find_loop, item_object, rows_of
 from refold.queries.reading import graph_of, with_values
 from refold.queries.runs import error_object, error_text, moment, row_object, stamp
 from refold.queries.runs import list_runs as all_runs
-from refold.queries.why import reason_object, run_reasons, without_values
+from refold.queries.why import reason_object, without_values
 from refold.server.access import Credential
 from refold.server.problems import forbidden, invalid
 from refold.server.routes import Answer, Call
@@ -270,7 +270,7 @@ def row_why(call: Call, row: Summary) -> str | None:
         return shown_why(row, (), call)
     try:
         graph, state = call.service.folded(row.run)
-        reasons = run_reasons(call.service.views, row, graph, state, call.service.now())
+        reasons = call.service.reasons(row, graph, state)
     except (Corrupt, NotFound) as error:
         if isinstance(error, Corrupt):
             call.service.views.report(error)
@@ -382,7 +382,7 @@ def run_head(call: Call, row: Summary) -> dict[str, Any]:
     graph, state = call.service.folded(row.run)
     now = call.service.now()
     seen = progress(graph, state, now)
-    reasons = run_reasons(call.service.views, row, graph, state, now)
+    reasons = call.service.reasons(row, graph, state)
     return {
         **shown_row(row, call.credential),
         "status": seen.status,
@@ -481,7 +481,7 @@ async def show_why(call: Call) -> Answer:
 
     def look() -> list[dict[str, Any]]:
         graph, state = call.service.folded(row.run)
-        found = run_reasons(call.service.views, row, graph, state, call.service.now())
+        found = call.service.reasons(row, graph, state)
         return [shown_reason(each, call) for each in found]
 
     return Answer({"id": row.run, "status": row.status, "reasons": await call.service.read(look)})

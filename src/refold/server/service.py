@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
+from refold.core.expressions import unknown
 from refold.core.graph import Graph
 from refold.core.outcomes import Instant
 from refold.core.read.summary import Summary
+from refold.core.read.why import Reason
 from refold.core.state import RunState
 from refold.errors import NotFound
 from refold.ports import Views
 from refold.queries.reading import RunReader
+from refold.queries.why import run_reasons
 from refold.runtime.engine import Engine
 from refold.server.access import Deed
 from refold.server.catalogue import Catalogue
@@ -141,6 +144,11 @@ class Service:
     @property
     def is_steering(self) -> bool:
         return self._engine is not None
+
+    def reasons(self, row: Summary, graph: Graph, state: RunState) -> list[Reason]:
+        """Why a run waits now."""
+        languages = unknown if self._engine is None else self._engine.mailroom.turns.languages
+        return run_reasons(self.views, row, graph, state, self.now(), languages)
 
     def now(self) -> Instant:
         return self.views.now()

@@ -233,6 +233,8 @@ def _put_run(seen: dict[str, Any], state: RunState, cause: str) -> None:
     ]
     if state.ended_at:
         lines.append(f"took      {words.took(state.started_at, state.ended_at)}")
+    own = _lane(seen["queueing"])
+    lines += [f"waits in  {own}"] if own else []
     lines += [f"used      {out.printable(unit)} {amount:g}" for unit, amount in seen["usage"].items()]
     lines += [f"waits     {out.printable(each)}" for each in seen.get("stuck", ())]
     lines += [f"cancelled {out.printable(seen['cancel_reason'])}"] if seen["cancel_reason"] else []
@@ -248,10 +250,24 @@ def _put_run(seen: dict[str, Any], state: RunState, cause: str) -> None:
         if not ("." in name and step["status"] in ("skipped", "bypassed", "pending"))  # made by a block, only leads on
     ]
     parts = ["\n".join(lines), out.table(heads, steps, colour, width)]
+    lanes = [(name, *(_lane_cell(step, key) for key in LANE)) for name, step in seen["steps"].items() if _lane(step)]
+    if lanes:
+        parts.append(out.table(("STEP", *map(str.upper, LANE)), lanes, colour, width))
     if seen["children"]:
         parts.append(_children(seen["children"], colour, width))
     parts += [_traceback(name, step["error"]) for name, step in seen["steps"].items() if _has_traceback(step)]
     out.print_data("\n\n".join(parts))
+
+
+LANE = ("queue", "priority", "share", "limit")  # what a step or a run says of where it waits
+
+
+def _lane(said: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {_lane_cell(said, key)}" for key in LANE if key in said)
+
+
+def _lane_cell(said: dict[str, Any], key: str) -> str:
+    return out.printable(str(said.get(key, "")))
 
 
 def _when(step: dict[str, Any], state: RunState) -> tuple[str, str]:
@@ -333,11 +349,13 @@ def history(run: str | None, after: int, wide: bool, output: str, db: str) -> No
 @store_option
 def why(run: str | None, output: str, db: str) -> None:
     """Show for each unfinished step what it waits for."""
+    from refold.wiring.world import language
+
     with database.reading(db) as views:
         row = database.find_run(views, run)
         graph, state = RunReader(views, row.run).read()
         now = words.now()
-        waiting = run_reasons(views, row, graph, state, now)
+        waiting = run_reasons(views, row, graph, state, now, language)
     if output != "table":
         objects = [reason_object(reason, now) for reason in waiting]
         out.print_json(

@@ -50,6 +50,7 @@ class WorkerView(Struct, frozen=True):
     codes: Mapping[str, CodeIdentity] = {}  # which code that is, by the same hashes; older plans have none
     queues: Mapping[str, frozenset[str]] = {}  # worker -> its queues, if it does not serve all
     limits: Mapping[str, Instant | None] = {}  # those that allow nothing now, and when a rate allows more
+    item_limits: Mapping[str, str] = {}  # of items whose limits differ, by command, as far as they are known
 
 
 class Reason(Struct, frozen=True, omit_defaults=True):
@@ -136,16 +137,17 @@ def _of_command(graph: Graph, state: RunState, command: str, now: Instant, world
             yield Reason(kind=kind, signal=call.signal, until=call.until, run=child, note=key, **where)
     else:
         reason = _waits(graph, opened, now, where)
-        yield _placed(graph, state, opened, world, reason) if reason.kind == "slot" else reason
+        yield _placed(graph, state, command, world, reason) if reason.kind == "slot" else reason
 
 
-def _placed(graph: Graph, state: RunState, opened: OpenCommand, world: WorkerView, reason: Reason) -> Reason:
+def _placed(graph: Graph, state: RunState, command: str, world: WorkerView, reason: Reason) -> Reason:
     """Return why a command that may be claimed is not: the able workers are busy, or there are none.
 
     A Python body can run only on a worker that has its code.
     """
+    opened = state.open[command]
     step = graph.step(opened.step)
-    limit = "" if opened.page else _limit_of(state, step, opened)
+    limit = "" if opened.page else world.item_limits.get(command) or _limit_of(state, step, opened)
     if limit in world.limits:
         kind, note = ("rate", "") if limit.startswith(RATE) else ("limit", limit)
         return structs.replace(reason, kind=kind, note=note, until=world.limits[limit])
@@ -175,11 +177,17 @@ def _placed(graph: Graph, state: RunState, opened: OpenCommand, world: WorkerVie
 
 
 def _limit_of(state: RunState, step: Step, opened: OpenCommand) -> str:
-    """Return the limit of a command; that of an item is known only if it is the same for all items."""
+    """Return the limit of a command; that of an item only if it is the same for all items."""
     if step.loop is not None and step.loop.rate is not None:
         return rate_limit(state.run, step.name, opened.visit)
-    same = step.limit if isinstance(step.limit, str) and "{" not in step.limit else ""
+    same = "" if has_limit_of_its_own(step, opened) else step.limit
     return opened.limit or same or ("" if step.limit is not None else state.queueing.limit)
+
+
+def has_limit_of_its_own(step: Step, opened: OpenCommand) -> bool:
+    """Whether this is an item whose limit follows from an expression."""
+    is_plain = step.limit is None or (isinstance(step.limit, str) and "{" not in step.limit)
+    return opened.item is not None and not opened.page and not is_plain
 
 
 def _may_follow(graph: Graph, world: WorkerView, plan: str) -> bool:
