@@ -20,7 +20,7 @@ from tests.contracts.stores import postgres_url
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted([*(DOCS / "howto").glob("*.md"), *(DOCS / "explanation").glob("*.md")])
-FILE = re.compile(r"```yaml\n# (\S+)\n(.*?)```", re.S)
+FILE = re.compile(r"```yaml\n(?=# (\S+)\n)(.*?)```", re.S)  # the first line, which names the file, belongs to it
 SCHEDULE = re.compile(r"^kind: (?:Schedule|Calendar)$", re.M)
 PLAIN = re.compile(r"```(?:toml)\n# (\S+\.toml)\n(.*?)```", re.S)
 MODULE = re.compile(r"```python\n# (\S+\.py)\n(.*?)```", re.S)

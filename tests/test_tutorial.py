@@ -37,8 +37,8 @@ def test_the_screen_shows_what_the_page_shows(tmp_path: Path) -> None:
     assert len(blocks) == text.count("```yaml") + text.count("```console")
     for kind, body in blocks:
         if kind == "yaml":
-            name, _, content = body.removeprefix("# ").partition("\n")
-            (tmp_path / name).write_text(content, encoding="utf-8")
+            name = body.removeprefix("# ").partition("\n")[0]
+            (tmp_path / name).write_text(body, encoding="utf-8")
             continue
         for command, shown in COMMAND.findall(body):
             code, screen = typed(tmp_path, command)

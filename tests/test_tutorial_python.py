@@ -7,15 +7,15 @@ from tests.test_tutorial import COMMAND, FAILS, same, typed
 
 PAGE = Path(__file__).parents[1] / "docs" / "tutorial-python.md"
 BLOCK = re.compile(r"```(python|console)\n(.*?)```", re.S)
-REFUSED = "step 'fetch' sends Size, which no step takes\n"
+REFUSED = "error: step 'fetch' sends Size, which no step takes\n"
 
 
 def test_the_screen_shows_what_the_page_shows(tmp_path: Path) -> None:
     text = PAGE.read_text(encoding="utf-8")
     for kind, body in BLOCK.findall(text):
         if kind == "python":
-            name, _, content = body.removeprefix("# ").partition("\n")
-            (tmp_path / name).write_text(content, encoding="utf-8")
+            name = body.removeprefix("# ").partition("\n")[0]
+            (tmp_path / name).write_text(body, encoding="utf-8")
             continue
         for command, shown in COMMAND.findall(body):
             code, screen = typed(tmp_path, command)

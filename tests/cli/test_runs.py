@@ -183,7 +183,7 @@ def test_why_gives_a_reason_for_what_does_not_go_on(folder: Path) -> None:
     (reason,) = found["reasons"]
     assert (found["status"], reason["step"], reason["kind"], reason["signal"]) == ("waiting", "ask", "signal", "go")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT.*Z", reason["until"])
-    assert "waits for signal 'go' or " in refold(folder, "runs", "why", "asks").out
+    assert "waits for signal 'go', until " in refold(folder, "runs", "why", "asks").out
     (reason,) = refold(folder, "runs", "why", "held", "-o", "json").data["reasons"]
     assert (reason["kind"], reason["by"]) == ("paused", "ann")
     assert refold(folder, "runs", "why", "good").out == "good is completed: nothing waits\n"

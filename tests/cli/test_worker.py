@@ -179,10 +179,27 @@ def test_until_waiting_leaves_a_run_that_only_a_person_can_continue(tmp_path: Pa
         done = refold(tmp_path, "runs", "resume", "r", "--until-waiting")
     assert done.code == 0, done.err
     assert "run r is left: ask waits for a decision" in done.err
-    assert done.err.endswith("to continue: refold runs resume r\n")
+    assert done.err.endswith(
+        "run r is left: ask waits for a decision: ok?\n"
+        "to decide: refold gates approve r, or reject\n"
+        "to continue: refold runs resume r\n"
+    )
     assert (statuses(tmp_path), lines(tmp_path, "ran")) == ({"r": "waiting"}, ["x"])
     seen = refold(tmp_path, "runs", "resume", "r", "--until-waiting", "-o", "json")
     assert (seen.code, seen.data["status"]) == (0, "waiting")
+
+
+def test_only_a_run_that_failed_or_was_cancelled_can_be_reopened(tmp_path: Path) -> None:
+    assert refold(tmp_path, "run", playbook(tmp_path, noop("a")), "--name", "good").code == 0
+    assert refold(tmp_path, "run", playbook(tmp_path, shell("a", "exit 3")), "--name", "bad").code == 1
+    assert "run good is completed, and nothing of it is left" in refold(tmp_path, "runs", "resume", "good").err
+    assert "run bad is failed: `refold runs retry` reopens it" in refold(tmp_path, "runs", "resume", "bad").err
+
+
+def test_a_list_without_rows_says_so(tmp_path: Path) -> None:
+    assert refold(tmp_path, "run", playbook(tmp_path, noop("a"))).code == 0
+    assert refold(tmp_path, "runs", "list", "--workflow", "other").err == "no run matches\n"
+    assert refold(tmp_path, "runs", "list", "--workflow", "other", "-o", "json").err == ""
 
 
 def test_a_run_that_is_paused_by_a_person_ends_refold_run_with_exit_code_6(tmp_path: Path) -> None:

@@ -258,6 +258,21 @@ def test_a_run_that_asks_one_question_is_answered_without_its_id(folder: Path) -
     assert "asks nothing" in refold(folder, "gates", "answer", "open", "3").err
 
 
+def test_a_file_of_code_is_no_playbook_and_the_message_says_how_a_workflow_is_named(folder: Path) -> None:
+    done = refold(folder, "run", "shop.py")
+    assert (done.code, done.err) == (
+        2,
+        "error: shop.py: is Python code and no playbook; a workflow of it is named shop:NAME\n",
+    )
+
+
+def test_a_run_that_is_left_at_a_question_says_how_it_is_answered(folder: Path) -> None:
+    left = refold(folder, "run", "shop:Asks", "--name", "left", "--until-waiting")
+    assert (left.code, "to answer: refold gates answer left " in left.err) == (0, True), left.err
+    wrong = refold(folder, "gates", "approve", "left").err
+    assert "run left has no gates; `refold gates answer left ID VALUE` answers a question" in wrong
+
+
 def test_the_command_that_executes_a_run_names_its_code(folder: Path) -> None:
     assert refold(folder, "run", "shop:Asks", "--name", "left", "--detach", "-q").code == 0
     shown = refold(folder, "runs", "show", "left")

@@ -375,7 +375,7 @@ def _refused(error: RefoldError) -> int:
     if isinstance(error, Stopped):
         return error.code  # a message has shown how to continue
     shown = str(error)
-    if "\n" not in shown and not isinstance(error, InvalidPlan):
+    if "\n" not in shown and not (isinstance(error, InvalidPlan) and "error[" in shown):
         shown = f"{output.styled('error:', 'red', output.has_colour(sys.stderr))} {shown}"
     return _broken(error, shown, exits.code_of(error))
 

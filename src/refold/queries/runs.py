@@ -119,7 +119,7 @@ def moment(value: Moment | None, now: Instant) -> Instant | None:
     try:
         return now - round(times.seconds(value) * SECOND)
     except InvalidValue:
-        why = f"{value!r} is neither a moment such as 2026-01-31T12:00:00Z nor a span such as 2h, for that long ago"
+        why = f"{value!r} is neither a moment such as 2026-01-31T12:00:00Z nor a span before now such as 2h"
         raise InvalidValue("time", why) from None
 
 

@@ -214,7 +214,9 @@ class MailReader(Struct):
 
     def _start(self, mail: Start) -> None:
         if self.d.state.life != INITIAL:
-            raise Conflict(f"run {self.d.state.run} exists")
+            raise Conflict(
+                f"run {self.d.state.run} exists: attach to it, or start runs with a key, which may be repeated"
+            )
         try:
             input = started_with(self.d.graph.plan, self.d.state.run, mail.input, self.d.evaluate)
         except CannotEvaluate as error:

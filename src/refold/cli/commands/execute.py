@@ -6,6 +6,7 @@ At Ctrl-C, SIGTERM and a closed terminal, the first signal lets steps finish or 
 import asyncio
 import gc
 import os
+import shlex
 import signal
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
@@ -16,6 +17,8 @@ from msgspec import Struct
 
 from refold.cli import exits, output, words
 from refold.cli.progress import Screen
+from refold.cli.server import db_argument
+from refold.core.outcomes import ANSWER
 from refold.core.plain_values import to_plain_data
 from refold.core.read.budget import PAUSED_BY_BUDGET, over_budget, over_budget_text
 from refold.core.read.summary import progress, status_of
@@ -219,14 +222,16 @@ def execute(order: Execution, begin: Begin, screen: Screen) -> RunResult:
     gc.freeze()
     gc.enable()
     try:
-        return asyncio.run(_execute(order, begin, screen, say))
+        return asyncio.run(_execute(order, begin, screen, say, last.append))
     finally:
         screen.close()
         for line in last:
             output.print_message(line)
 
 
-async def _execute(order: Execution, begin: Begin, screen: Screen, say: Callable[[str], object]) -> RunResult:
+async def _execute(
+    order: Execution, begin: Begin, screen: Screen, say: Callable[[str], object], say_last: Callable[[str], object]
+) -> RunResult:
     async with open_process(db=order.db, settings=order.settings, only=order.run) as process:
         engine = process.engine
 
@@ -237,7 +242,7 @@ async def _execute(order: Execution, begin: Begin, screen: Screen, say: Callable
 
         async def work() -> RunReport:
             await begin(engine)
-            return await _unless_left(process, order, unless_stuck(process, end(), order.again, say), say)
+            return await _unless_left(process, order, unless_stuck(process, end(), order.again, say), say_last)
 
         looking = asyncio.create_task(look(engine, order.run, screen))
         try:
@@ -249,15 +254,17 @@ async def _execute(order: Execution, begin: Begin, screen: Screen, say: Callable
 
 
 async def _unless_left(
-    process: Process, order: Execution, end: Coroutine[Any, Any, RunReport], say: Callable[[str], object]
+    process: Process, order: Execution, end: Coroutine[Any, Any, RunReport], say_last: Callable[[str], object]
 ) -> RunReport:
     """Return the run when it has ended, when it is paused, or when it waits and the order says to leave then."""
     ending, leaving = asyncio.create_task(end), asyncio.create_task(_left(process, order))
     try:
         await asyncio.wait({ending, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if not ending.done():
-            say(await leaving)
-            say(_to_continue(order.again))
+            say_last(await leaving)
+            for way in await asyncio.to_thread(ways_to_decide, process.engine.store.views, order):
+                say_last(way)
+            say_last(_to_continue(order.again))
             return await process.engine.show(order.run)
         return await ending
     finally:
@@ -293,6 +300,20 @@ def why_left(views: Views, run: str) -> str:
         f"{each.step} {words.why(each, now)}": None for each in reasons(graph, state, now) if each.kind not in FOLLOWS
     }
     return f"run {name} is left: {'; '.join(waits) or status_of(graph, state, now)}"
+
+
+def ways_to_decide(views: Views, order: Execution) -> list[str]:
+    """Return the commands with which a person decides the gates and answers the questions that a run waits for."""
+    graph, state = RunReader(views, order.run).read()
+    label, where = shlex.quote(state.name or order.run), db_argument(order.db)
+    ways: dict[str, None] = {}
+    for each in reasons(graph, state, words.now()):
+        if each.kind == "gate":
+            ways[f"to decide: refold gates approve {label}{where}, or reject"] = None
+        elif each.kind == "signal" and each.signal.startswith(ANSWER):
+            question = shlex.quote(each.signal.removeprefix(ANSWER))
+            ways[f"to answer: refold gates answer {label} {question} VALUE{where}"] = None
+    return list(ways)
 
 
 async def is_idle(process: Process) -> bool:

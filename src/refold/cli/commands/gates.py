@@ -236,7 +236,9 @@ def _decide(run: str, gate: str | None, refuses: bool, choices: dict[str, Any]) 
         row = database.find_run(views, run, changes=True)
         graph, state = RunReader(views, row.run).read()
         if graph.by_events:
-            raise Conflict(f"{run_label(row)} has no gates; `refold gates answer {run_label(row)} ID VALUE`")
+            raise Conflict(
+                f"run {run_label(row)} has no gates; `refold gates answer {run_label(row)} ID VALUE` answers a question"
+            )
         step, visit, option = choose_option(row, graph, state, gate, refuses, choices["option"])
     feedback = inputs(choices["pairs"], None) if choices["pairs"] else choices["feedback"]
     by = who() if choices["by"] is None else choices["by"]

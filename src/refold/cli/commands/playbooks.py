@@ -103,6 +103,9 @@ def is_code(target: str) -> bool:
 
 
 def load(file: str) -> bytes:
+    if file.endswith(".py") and os.path.exists(file):
+        module = os.path.basename(file).removesuffix(".py")
+        raise InvalidValue(file, f"is Python code and no playbook; a workflow of it is named {module}:NAME")
     try:
         with open(file, "rb") as opened:
             return opened.read()

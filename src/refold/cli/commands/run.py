@@ -257,7 +257,9 @@ def resume(
     with database.reading(db) as views:
         row = database.find_run(views, run, changes=True) if run is not None else unfinished_run(views)
         if row.status in TERMINAL:
-            raise Conflict(f"run {run_label(row)} is {row.status}: `refold runs retry` reopens one that failed")
+            reopens = row.status in ("failed", "cancelled")
+            also = ": `refold runs retry` reopens it" if reopens else ", and nothing of it is left to do"
+            raise Conflict(f"run {run_label(row)} is {row.status}{also}")
         others = () if detach else _others_with_code(views, row, code)
         workers = list(serving(views, row))
     more = budgets(budget)

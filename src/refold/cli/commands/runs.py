@@ -99,6 +99,8 @@ def list_runs(limit: int | None, cursor: str, output: str, db: str, **asked: Any
         out.print_json([{**row_object(row, _status(row, held)), "served": _served(row, alone)} for row in rows], output)
     else:
         out.print_data(_listed(rows, bool(asked["labels"]), held, alone))
+    if not rows and output == "table":
+        out.print_message("no run matches")
     if rows.cursor:
         out.print_message(f"there are more; to continue: --cursor {rows.cursor}")
     if alone and output == "table":

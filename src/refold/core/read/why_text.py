@@ -61,7 +61,7 @@ SAID = ("gate", "batch", "window", "no_code", "paused")  # kinds whose texts alr
 
 
 def _signal(reason: Reason, when: MomentTexts) -> str:
-    also = f" or {when.until(reason.until)}" if reason.until else ""
+    also = f", until {when.until(reason.until)}" if reason.until else ""
     if reason.signal.startswith(ANSWER):
         return f"waits for the answer of a person to {reason.signal.removeprefix(ANSWER)!r}{also}"
     return f"waits for signal {reason.signal!r}{also}"
