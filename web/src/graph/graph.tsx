@@ -10,7 +10,10 @@ import { layoutOf } from "./layout";
 import type { LayoutReply } from "./layout.worker";
 
 const MOST_AROUND = 300;
-const NODE = { height: 46, least: 132, most: 280, letter: 7.4, small: 6.4 };
+const NODE = { height: 46, least: 132, most: 420 };
+const NAME = "550 12.5px";
+const WORD = "11px"; // the fonts of `.node .name` and `.node .word`
+const USUAL = "completed, visit 2"; // the longest that usually stands behind the kind of a step
 
 interface GraphProps {
   graph: RunGraph;
@@ -29,19 +32,46 @@ interface View {
   scale: number;
 }
 
-const WORD = "completed, visit 2".length; // what stands behind the kind of a step, usually
+const pen = document.createElement("canvas").getContext("2d");
+const MOST_LENGTHS = 5000; // that are kept: numbers change all the time
+const lengths = new Map<string, number>();
 
+/** How wide a text is in the fonts of the page. */
+function lengthOf(text: string, font: string): number {
+  const key = `${font} ${text}`;
+  let length = lengths.get(key);
+  if (length === undefined) {
+    if (pen) pen.font = `${font} ${getComputedStyle(document.body).fontFamily}`;
+    length = pen?.measureText(text).width ?? text.length * 8;
+    if (lengths.size > MOST_LENGTHS) lengths.clear();
+    lengths.set(key, length);
+  }
+  return length;
+}
+
+const isPointed = (kind: string) => kind === "gate" || kind === "wait";
+const leftOf = (kind: string) => (isPointed(kind) ? 37 : 31);
+const roomOf = (width: number, kind: string) => width - leftOf(kind) - (isPointed(kind) ? 21 : 11);
+
+function nameOf(node: Node): string {
+  return node.steps.length > 1 ? `${node.steps[0]} … ${node.steps.length} steps` : (node.steps[0] ?? "");
+}
+
+/** As wide as its text, up to a limit. It does not depend on how the step stands, so that nothing moves. */
 function widthOf(node: Node, kind: string): number {
-  const label = node.steps.length > 1 ? `${node.steps[0]} … ${node.steps.length} steps` : (node.steps[0] ?? "");
-  const sides = kind === "gate" || kind === "wait" ? 58 : 46;
-  return Math.min(Math.max(label.length * NODE.letter + sides, (kind.length + WORD) * NODE.small + sides - 16, NODE.least), NODE.most);
+  const text = Math.max(lengthOf(nameOf(node), NAME), lengthOf(`${kind} · ${USUAL}`, WORD));
+  return Math.ceil(Math.min(Math.max(text - roomOf(0, kind), NODE.least), NODE.most));
 }
 
 /** A text that fits: names lose their middle, for their ends differ; words lose their end. */
-function shortened(text: string, width: number, letter: number): string {
-  const most = Math.floor((width - 40) / letter);
-  if (text.length <= most) return text;
-  return letter === NODE.small ? `${text.slice(0, most - 1)}…` : `${text.slice(0, Math.ceil(most / 2) - 1)}…${text.slice(-Math.floor(most / 2))}`;
+function shortened(text: string, room: number, font: string): string {
+  let kept = text.length;
+  let short = text;
+  while (kept > 2 && lengthOf(short, font) > room) {
+    kept -= 1;
+    short = font === WORD ? `${text.slice(0, kept)}…` : `${text.slice(0, Math.ceil(kept / 2))}…${text.slice(-Math.floor(kept / 2))}`;
+  }
+  return short;
 }
 
 /** A smooth line through the points of the layout. */
@@ -231,9 +261,9 @@ function NodeBox({ node, x, y, kind, isLoop, row, rows, isChosen, isChanged, sta
   const status = isFolded ? worst(node.steps.map((each) => shown(rows?.get(each)))) : shown(row);
   const done = isFolded ? node.steps.filter((each) => shown(rows?.get(each)) === "completed").length : 0;
   const word = !rows ? "" : isFolded ? `${done} of ${node.steps.length} done` : row?.count ? `${count(row.done + row.failed + row.skipped + row.cancelled)} of ${count(row.count)}${row.failed ? `, ${count(row.failed)} failed` : ""}` : `${status}${(row?.visits ?? 0) > 1 ? `, visit ${row?.visits}` : ""}${(row?.attempts ?? 0) > Math.max(row?.visits ?? 0, 1) ? `, try ${row?.attempts}` : ""}`;
-  const name = isFolded ? `${node.steps[0]} … ${node.steps.length} steps` : (node.steps[0] ?? "");
-  const shownName = shortened(name, width, NODE.letter);
-  const shownWord = shortened(isFolded ? word : `${kind}${word ? ` · ${word}` : ""}`, width, NODE.small);
+  const name = nameOf(node);
+  const shownName = shortened(name, roomOf(width, kind), NAME);
+  const shownWord = shortened(isFolded ? word : `${kind}${word ? ` · ${word}` : ""}`, roomOf(width, kind), WORD);
   const label = `${shownName} ${shownWord}${shownName === name ? "" : `: ${name}, ${word}`}`;
   const hover = `${isFolded ? node.steps.slice(0, 12).join("\n") : name}\n${word}${row?.reason ? `\n${row.reason.text}` : ""}${row?.error ? `\n${row.error.kind}: ${row.error.message ?? ""}` : ""}`;
   const total = Math.max(row?.count ?? 0, 1);
@@ -247,9 +277,9 @@ function NodeBox({ node, x, y, kind, isLoop, row, rows, isChosen, isChanged, sta
       {isLoop || isFolded ? <rect class="behind" x={4} y={4} width={width} height={NODE.height} rx={6} /> : null}
       {kind === "gate" ? <path class="box" d={`M12,0H${width - 12}L${width},${NODE.height / 2} ${width - 12},${NODE.height}H12L0,${NODE.height / 2}z`} /> : <rect class="box" width={width} height={NODE.height} rx={kind === "wait" ? NODE.height / 2 : 6} />}
       {kind === "child" ? <path class="double" d={`M5,0V${NODE.height}M${width - 5},0V${NODE.height}`} /> : null}
-      <svg x={kind === "gate" || kind === "wait" ? 17 : 11} y={8} width={14} height={14} viewBox="0 0 14 14" class="glyph" aria-hidden="true">{shapeOf(rows ? status : "pending")}</svg>
-      <text class="name" x={kind === "gate" || kind === "wait" ? 37 : 31} y={19}>{shownName}</text>{" "}
-      <text class="word" x={kind === "gate" || kind === "wait" ? 37 : 31} y={35}>{shownWord}</text>
+      <svg x={leftOf(kind) - 20} y={8} width={14} height={14} viewBox="0 0 14 14" class="glyph" aria-hidden="true">{shapeOf(rows ? status : "pending")}</svg>
+      <text class="name" x={leftOf(kind)} y={19}>{shownName}</text>{" "}
+      <text class="word" x={leftOf(kind)} y={35}>{shownWord}</text>
       {parts.length ? <g transform={`translate(11,${NODE.height - 6})`}><rect class="strip-back" width={inner} height={3} rx={1.5} />{parts.map(([number, tone]) => {
         const from = filled;
         const size = (number / total) * inner;

@@ -262,7 +262,7 @@ function Store() {
                   <dt>Where</dt><dd><code>{store.address}</code></dd>
                   <dt>Size</dt><dd>{bytes(store.bytes)}</dd>
                   <dt>Schema</dt><dd>{store.schema}</dd>
-                  <dt>Written</dt><dd>{!steers ? "this server only reads" : store.is_writable ? (store.is_durable ? "yes, and a commit survives a loss of power" : <span class="fault">yes, but a loss of power can cost the last commits</span>) : <span class="fault">it cannot be written</span>}</dd>
+                  <dt>Can be written</dt><dd>{!steers ? "this server only reads" : store.is_writable ? (store.is_durable ? "yes, and a commit survives a loss of power" : <span class="fault">yes, but a loss of power can cost the last commits</span>) : <span class="fault">it cannot be written</span>}</dd>
                   {store.damage.length ? <><dt>Damage</dt><dd class="fault">{store.damage.join("; ")}</dd></> : null}
                 </dl>
               </div>

@@ -78,7 +78,7 @@ export function ManyDialog({ title, action, filter, about, command, onClose, onG
         <>
           <p><b>{runs(number)}</b> {number === 1 ? "was" : "were"} counted. {number ? about : ""}</p>
           {counted.first.length ? <p class="soft wrap">{counted.first.slice(0, SHOWN).map((each, index) => <span key={each.id}>{index ? ", " : ""}<a class="link" href={runHref(each.id)}>{each.name || each.id.slice(0, 8)}</a></span>)}{number > SHOWN ? ` and ${count(number - SHOWN)} more` : ""}</p> : null}
-          {Object.entries(counted.cannot.why).map(([why, each]) => <p key={why} class="muted">{runs(each)} {each === 1 ? "is" : "are"} left as {each === 1 ? "it is" : "they are"}: {why}</p>)}
+          {counted.cannot.count ? <p class="muted">Left as they are: {Object.entries(counted.cannot.why).map(([why, each]) => (why.startsWith("it is ") ? `${count(each)} ${why.slice(6)}` : `${count(each)} (${why})`)).join(", ")}</p> : null}
           <label class="row"><span>At most</span>
             <select class="select" aria-label="How fast" value={String(rate)} onChange={(event) => setRate(Number(event.currentTarget.value))}>
               {RATES.map(([value, words]) => <option key={value} value={String(value)}>{words}</option>)}

@@ -1,10 +1,12 @@
 // The small text that appears at the mouse or at the focus.
 import { signal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
 
 interface Tip {
   text: string;
   x: number;
   y: number;
+  of?: Element; // what it belongs to: it goes with it
 }
 
 const shown = signal<Tip | null>(null);
@@ -12,8 +14,9 @@ const shown = signal<Tip | null>(null);
 /** Properties that give an element a tip. The text is made when it is shown. */
 export function tip(text: string | (() => string)) {
   const show = (event: Event) => {
-    const box = (event.currentTarget as Element).getBoundingClientRect();
-    shown.value = { text: typeof text === "string" ? text : text(), x: box.left, y: box.bottom + 6 };
+    const of = event.currentTarget as Element;
+    const box = of.getBoundingClientRect();
+    shown.value = { text: typeof text === "string" ? text : text(), x: box.left, y: box.bottom + 6, of };
   };
   const hide = () => (shown.value = null);
   return { onMouseEnter: show, onMouseLeave: hide, onFocus: show, onBlur: hide };
@@ -29,6 +32,16 @@ export function hideTip(): void {
 
 export function TipLayer() {
   const each = shown.value;
+  const of = each?.of;
+  // A button that is gone, or that can be pressed by now, gives no sign that its tip is out of date.
+  useEffect(() => {
+    if (!of) return;
+    const observer = new MutationObserver((changes) => {
+      if (!of.isConnected || changes.some((change) => change.target === of && change.type === "attributes")) hideTip();
+    });
+    observer.observe(document.body, { subtree: true, childList: true, attributes: true, attributeFilter: ["aria-disabled"] });
+    return () => observer.disconnect();
+  }, [of]);
   if (!each?.text) return null;
   const isLow = each.y > innerHeight - 90;
   const style = {
