@@ -61,7 +61,7 @@ def test_a_run_that_a_worker_could_do_something_about_is_running() -> None:
     [
         (one(Wait(seconds=60)), f"waits for time {NOON + 60 * SECOND}"),
         (one(Wait(signal="go")), "waits for signal 'go'"),
-        (one(Wait(signal="go", seconds=1)), f"waits for signal 'go', until time {NOON + SECOND}"),
+        (one(Wait(signal="go", seconds=1)), f"waits for signal 'go' or time {NOON + SECOND}"),
         (one(Gate()), "waits for a decision"),
         (one(Child(plan="kid")), f"waits for run {child_id('run', 'a/1')}"),
         (one(Call(), reported("a", Parked(signal="go"))), "parked until signal 'go'"),
