@@ -171,7 +171,7 @@ def test_a_start_that_was_applied_is_not_refused() -> None:
 
         async def script(engine: Engine, told: list[int] = told, started: list[str] = started) -> None:
             await stubborn(lambda: engine.register(CHILD))
-            for number in range(10):
+            for number in range(20):
                 with suppress(Unavailable):
                     started.append((await engine.start(SINK)).id)
                     await engine.signal(started[-1], "spare", number)

@@ -8,7 +8,17 @@ from msgspec import Struct
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from refold.core.facts import ItemsSettled, RunEnded, RunMigrated, RunStarted, StepIssued, StepSettled
-from refold.core.outcomes import SECOND, Failed, Instant, Report, Succeeded, Suspended, TimedOut, fault_of_outcome
+from refold.core.outcomes import (
+    QUEUE,
+    SECOND,
+    Failed,
+    Instant,
+    Report,
+    Succeeded,
+    Suspended,
+    TimedOut,
+    fault_of_outcome,
+)
 from refold.core.plan import WorkerWork, tool_of
 from refold.errors import Corrupt
 from refold.ports import FeedFact, Views
@@ -43,6 +53,7 @@ class Steps(Struct, frozen=True):
 class Known(Struct):
     plan: str
     started_at: Instant
+    queue: str = QUEUE  # of the steps that name none
 
 
 class RunMetrics:
@@ -109,7 +120,7 @@ class RunMetrics:
         fact = each.fact
         match fact:
             case RunStarted():
-                self._runs[each.run] = Known(fact.plan, each.at)
+                self._runs[each.run] = Known(fact.plan, each.at, fact.queueing.queue or QUEUE)
                 trigger = "schedule" if fact.schedule else "run" if fact.parent or fact.predecessor else "request"
                 self._started.labels(self._label("workflow", self._steps(each.run).workflow), trigger).inc()
                 if fact.schedule is not None and not fact.schedule.backfill:
@@ -158,7 +169,8 @@ class RunMetrics:
                 self._faults[each.run, step, visit] = self._label("kind", fault.kind)
             issued = self._issued.pop((each.run, step, visit), None)
             if issued is not None and report.claimed_at:
-                self._waited.labels(self._label("queue", queue)).observe(max(report.claimed_at - issued, 0) / SECOND)
+                queue = self._label("queue", queue or self._runs[each.run].queue)
+                self._waited.labels(queue).observe(max(report.claimed_at - issued, 0) / SECOND)
 
     def _steps(self, run: str) -> Steps:
         """What the plan of a run says; a plan that cannot be read has no tools."""
@@ -167,7 +179,9 @@ class RunMetrics:
             row = self._views.summary(run)
             if row is None:
                 return Steps("other", {})
-            known = self._runs[run] = Known(row.plan, row.created_at)
+            first = next((fact for _, _, fact in self._views.facts(run, 0, 1)), None)
+            queue = first.queueing.queue if isinstance(first, RunStarted) else ""
+            known = self._runs[run] = Known(row.plan, row.created_at, queue or QUEUE)
         if known.plan not in self._plans:
             try:
                 plan = graph_of(self._views, known.plan).plan

@@ -1,6 +1,5 @@
 """The command `refold runs export`: a whole run in one file, to import it or to look at it."""
 
-import asyncio
 import sys
 
 import click
@@ -66,6 +65,8 @@ def _from_server(address: str, run: str, as_html: bool) -> tuple[bytes, tuple[st
 
 def _page_of(views: Views, run: str) -> tuple[bytes, tuple[str, ...]]:
     """Return the page, and what was left out of it."""
+    import asyncio
+
     from refold.server.offline import record_run
     from refold.server.recording import one_file
 
