@@ -23,6 +23,7 @@ from refold.rings import token
 from refold.stores.postgres.store import PostgresStore
 from tests.chaos.fleet import Fleet
 from tests.chaos.history import OK, UNKNOWN, History, Hold, violations
+from tests.chaos.pgbouncer import pgbouncer
 from tests.chaos.proxy import Proxy
 from tests.contracts.stores import change, issue, note, order, put
 from tests.doorbells.nats_server import nats_server
@@ -123,8 +124,26 @@ def run_row(row: Row, seconds: float) -> Verdict:
 # ---- the rows
 
 
+def wait_for_port(port: int) -> None:
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.05)
+    raise AssertionError("PgBouncer does not answer")
+
+
+def restarts_behind_a_pooler(stage: Stage) -> None:
+    port = stage.stack.enter_context(pgbouncer(stage.pg))
+    wait_for_port(port)
+    restart_often(stage, stage.fleet(stage.pg.url.replace(f":{stage.pg.port}/", f":{port}/")))
+
+
 def restarts(stage: Stage) -> None:
-    fleet = stage.fleet()
+    restart_often(stage, stage.fleet())
+
+
+def restart_often(stage: Stage, fleet: Fleet) -> None:
     for _ in stage.times(4.5):
         settled = fleet.count_over()[1]
         stage.pg.restart("immediate")
@@ -585,6 +604,7 @@ ROWS = {
             {"read-only": 50, "too many connections": 50},
         ),
         Row("T9-DISK", "a full disk", disk_full, {"disk full": 50}),
+        Row("T10", "immediate restarts behind PgBouncer", restarts_behind_a_pooler, {"immediate restart": 60}, 5_000),
         Row("T11", "rings that are lost, foreign and garbled", rings, {"foreign ring": 10_000, "NATS killed": 50}),
         Row("T12", "workers whose clocks are wrong", clocks, {"worker with a wrong clock": 20}),
         Row("T13", "sixteen writers and a reader of the feed", feed, {"facts": 100_000}),
