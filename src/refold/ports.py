@@ -513,6 +513,7 @@ class Health(Struct, frozen=True):
 
     schema: int = 0
     size: int = 0  # bytes
+    is_ours: bool = True  # the schema is that of this release: another one may have changed it meanwhile
     is_writable: bool = True
     is_durable: bool = True  # whether a commit survives a loss of power
     damage: tuple[str, ...] = ()

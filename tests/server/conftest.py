@@ -103,7 +103,9 @@ async def served(
     async with open_process(db=folder / "refold.db", settings=quick, claims=claims) as process:
         engine, clock = process.engine, Clock()
         facts = ServerFacts("a file of SQLite", "refold.db", (ShownSetting("lease_for", lease_for, "default"),))
-        kept = Kept(engine.store.views, engine, engine.store, engine.advance, facts=facts)
+        kept = Kept(
+            engine.store.views, engine, engine.store, engine.advance, late_loops=process.late_loops, facts=facts
+        )
         if read_only:
             kept = Kept(engine.store.views)
         async with open_service(kept, options, str(write_playbooks(folder / "playbooks")), {}, clock) as service:

@@ -19,6 +19,8 @@ log = logger("runtime")
 
 LOSSES = 5  # lost leases of one command before it fails
 BATCH = 1000
+PERIODS = 3  # that may pass before a loop counts as stopped
+BUSY = 10.0  # seconds that may pass in any case
 SHORTER = 0.9  # of the interval: a process that sweeps alone does so in each
 
 
@@ -42,6 +44,11 @@ class Sweep:
         self.lease_for = lease_for
         self.store, self.advance, self.mailroom, self.clock, self.doorbell = store, advance, mailroom, clock, doorbell
         self.every, self.served_runs = every, served_runs
+        self.turned_at = clock.now()  # when it last found out what is due
+
+    def is_late(self) -> bool:
+        """Whether it has not turned for three of its periods, or as long as a busy machine may need."""
+        return self.clock.now() - self.turned_at > max(PERIODS * self.every, BUSY) * SECOND
 
     async def run(self) -> None:
         while True:
@@ -55,12 +62,14 @@ class Sweep:
         try:
             is_ours = await self.advance(lambda: self.store.begin_sweep(self.every * SHORTER, self.lease_for))
             if not is_ours and self.served_runs is None:
+                self.turned_at = self.clock.now()
                 return None  # another process does it in this interval
             expired = await self.advance(lambda: self.store.expire(LOSSES))
             runs, next_due = await self.advance(lambda: self.store.due(BATCH))
         except Unavailable as error:
             event(log, WARNING, "sweep failed", why=text_of(error))
             return None  # the next round finds the same
+        self.turned_at = self.clock.now()
         if self.served_runs is not None:
             runs = tuple(self.served_runs.runs)
             expired = [each for each in expired if each.run in self.served_runs.runs]

@@ -24,6 +24,7 @@ from refold.core.times import stamp
 from refold.errors import Conflict, InvalidValue, NotFound, RefoldError, Unavailable
 from refold.logs import INFO, WARNING, event, logger
 from refold.ports import Advance, Clock, Document, Store, StoreTurn, Views
+from refold.runtime.background import PERIODS
 from refold.runtime.keys import run_of_key
 from refold.runtime.mail import Cancel, Mail, Start
 from refold.runtime.schedule_writes import (
@@ -173,14 +174,20 @@ class Schedules:
         self.reader, self.advance, self.send, self.clock, self.shared = reader, advance, send, clock, shared
         self._changed = asyncio.Event()
         self._resting: dict[tuple[str, str], Instant] = {}  # documents that are not looked at before a moment
+        self.turned_at: Instant | None = clock.now()  # when it last looked; None: it waits until something changes
 
     def wake(self) -> None:
         """A document may have changed: look at once."""
         self._changed.set()
 
+    def is_late(self) -> bool:
+        """Whether it has not turned for three of its periods."""
+        return self.turned_at is not None and self.clock.now() - self.turned_at > PERIODS * LONGEST_WAIT * SECOND
+
     async def run(self) -> None:
         while True:
             next_due = await self.once()
+            self.turned_at = None if next_due is None and not self.shared else self.clock.now()
             wait = LONGEST_WAIT if next_due is None else (next_due - self.clock.now()) / SECOND
             if next_due is None and not self.shared:
                 await self._changed.wait()
@@ -188,6 +195,7 @@ class Schedules:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._changed.wait(), min(wait, LONGEST_WAIT))
             self._changed.clear()
+            self.turned_at = self.clock.now() if self.turned_at is None else self.turned_at
 
     async def has_work(self) -> bool:
         """Whether a schedule or a backfill has something to do now that was not tried in vain."""

@@ -49,6 +49,7 @@ class Kept(Struct, frozen=True):
     engine: Engine | None = None
     store: Store | None = None
     advance: Advance | None = None
+    late_loops: Callable[[], Sequence[str]] = tuple  # of the engine: those that do not turn
     keeps_tokens: bool = True  # in the store; if not, they end with the process
     facts: ServerFacts = ServerFacts()
 
@@ -147,8 +148,12 @@ def _why_not_ready(kept: Kept) -> str:
     except (Unusable, Corrupt) as error:
         event(log, WARNING, "the store cannot be used", why=str(error))
         return "the store cannot be used: the log has the cause"
+    if not health.is_ours:
+        return f"the store has schema {health.schema}, which is not that of this release: start it again"
     if kept.engine is not None and not health.is_writable:
         return "the store cannot be written"
+    if late := kept.late_loops():
+        return f"nothing has been heard of {' and '.join(late)} for three of their periods: the log may have the cause"
     return ""
 
 

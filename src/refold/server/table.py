@@ -80,7 +80,13 @@ def _call(name: str, handler: Handler, about: str, body: type[Struct], is_audite
 
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/livez", "open", health.is_alive, "Whether the process answers."),
-    Route("GET", "/readyz", "open", health.is_ready, "Whether the store answers and can be written."),
+    Route(
+        "GET",
+        "/readyz",
+        "open",
+        health.is_ready,
+        "Whether the store answers, has our schema and can be written, and the loops behind it turn.",
+    ),
     Route("GET", "/healthz", "open", health.is_ready, "The same as /readyz."),
     Route("GET", "/version", "open", health.version, "Name and version of the server."),
     Route("GET", "/openapi.json", "open", show_document, "This API as an OpenAPI 3.1 document."),

@@ -86,6 +86,11 @@ class Process(Struct, frozen=True):
             for each in beside:
                 each.cancel()
 
+    def late_loops(self) -> list[str]:
+        """The loops that every run depends on and that have not turned for three of their periods."""
+        loops = {"sweep": self.sweep.is_late(), "schedules": self.served_runs is None and self.schedules.is_late()}
+        return [name for name, is_late in loops.items() if is_late and self.works]
+
     async def stop(self, grace: float = 0.0) -> None:
         """Take nothing new; work that does not finish within the grace is handed back, and others can continue it."""
         self.stopped.set()

@@ -140,7 +140,14 @@ async def _serve(wanted: Serving) -> None:
     async with open_process(db=wanted.db, settings=wanted.settings, claims=claims) as process:
         code = await _known_code(process.engine, wanted.code)
         engine = process.engine
-        kept = Kept(engine.store.views, engine, engine.store, engine.advance, facts=server_facts(wanted))
+        kept = Kept(
+            engine.store.views,
+            engine,
+            engine.store,
+            engine.advance,
+            facts=server_facts(wanted),
+            late_loops=process.late_loops,
+        )
         async with open_service(kept, options, wanted.playbooks, code, time.monotonic) as service:
             lines = await _greeting(wanted, service)
 

@@ -2,7 +2,7 @@
 
 from refold.ports import Health
 from refold.stores.postgres.connection import Session
-from refold.stores.postgres.migrate import stored_version
+from refold.stores.postgres.migrate import newest, stored_version
 
 SHARED = "behind a pooler that shares them by transactions"
 SERVER = """
@@ -30,6 +30,7 @@ def examine(session: Session, thorough: bool = False) -> Health:
     (snapshot,) = session.rows(OLDEST_SNAPSHOT)
     return Health(
         schema=version,
+        is_ours=version == newest(),
         size=size,
         is_writable=not is_replica and read_only == "off",
         is_durable=fsync == "on" and full_pages == "on" and synchronous not in ("off", "local"),

@@ -20,6 +20,12 @@ def migrations() -> dict[int, str]:
     return {int(name.removesuffix(".sql")): _text(os.path.join(SCHEMA, name)) for name in names}
 
 
+@cache
+def newest() -> int:
+    """The number of the last migration of this release."""
+    return max(migrations())
+
+
 def _text(path: str) -> str:
     with open(path, encoding="utf-8") as file:
         return file.read()

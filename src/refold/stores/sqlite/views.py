@@ -42,6 +42,7 @@ from refold.stores.sqlite import columns, queries
 from refold.stores.sqlite.columns import Values, malformed
 from refold.stores.sqlite.file import File, OnWrong, readable_rows
 from refold.stores.sqlite.locks import ALIVE_UNTIL, LOCK_NAME, file_system_of, mount_table
+from refold.stores.sqlite.migrate import APPLICATION, newest
 from refold.stores.sqlite.rows import FAR, CommandRow, check, label_text, read_dead, read_queued, read_run
 from refold.stores.sqlite.tables import ALL, Tables, last_change, read_document, read_limit, read_mark, read_weight
 
@@ -351,6 +352,7 @@ def examine(file: File, thorough: bool = False) -> Health:
     log_bytes = os.path.getsize(log) if os.path.exists(log) else 0
     return Health(
         schema=pragma("user_version"),
+        is_ours=pragma("user_version") == newest() and pragma("application_id") == APPLICATION,
         size=page_size * pages + log_bytes,
         is_writable=os.access(file.path, os.W_OK) and os.access(os.path.dirname(file.path), os.W_OK),
         is_durable=journal_mode == "wal" and synchronous == 2,  # 2 is FULL
