@@ -38,6 +38,7 @@ MISTAKES = {
     "a tool with a slip": (step("tool: {kind: pyton, code: x}"), "did you mean `python`?"),
     "needs": (STEPS + "  - {step: b, needs: a, tool: {kind: noop}}\n", "write `next` in the step before"),
     "depends_on": (STEPS + "  - {step: b, depends_on: [a], tool: {kind: noop}}\n", "write `next` in the step before"),
+    "retries": (STEPS + "  - {step: b, retries: 3, tool: {kind: noop}}\n", "write `retry: {attempts: …}`"),
     "if": (step("if: x, tool: {kind: noop}"), "write `when`"),
     "run": ("workflow:\n  - {step: a, run: ls}\n", "write `tool: {kind: shell, script: …}`"),
     "uses": ("workflow:\n  - {step: a, uses: x}\n", "write `tool: {kind: …}`"),

@@ -223,7 +223,7 @@ def test_an_input_that_only_the_run_knows_is_told_by_name_at_the_start(folder: P
     [
         ("nowhere:Crawl", "", "there is no module 'nowhere' here or among the installed ones"),
         ("shop:Crawly", "", "module 'shop' has no 'Crawly': did you mean `Crawl`?"),
-        ("shop:mark", "", "shop:mark: is a function and no workflow"),
+        ("shop:mark", "", "shop:mark: is a function and no workflow; `@refold.flow` makes a workflow of it"),
         ("other:Crawl", "\n1 / 0", "its module cannot be imported: ZeroDivisionError: division by zero ("),
         ("other:Crawl", "import sys\nsys.exit(3)", "its module cannot be imported: SystemExit: 3 ("),
         ("other:Crawl", "x = = 1", "its module cannot be imported: SyntaxError: invalid syntax (other.py, line 1)"),

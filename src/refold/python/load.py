@@ -3,6 +3,7 @@
 import os
 import sys
 from importlib import import_module
+from inspect import isfunction
 from traceback import extract_tb
 from typing import Any
 
@@ -35,7 +36,8 @@ def load(target: str) -> Any:
             raise NotFound(f"module {module!r} has no {path!r}: {did_you_mean(part, known)}")
         found = getattr(found, part)
     if not is_workflow(found):
-        raise InvalidValue(target, f"is {a(type(found).__name__)} and no workflow")
+        hint = "; `@refold.flow` makes a workflow of it" if isfunction(found) else ""
+        raise InvalidValue(target, f"is {a(type(found).__name__)} and no workflow{hint}")
     return found
 
 

@@ -127,6 +127,7 @@ STEP = Table(
         "id": "write `step`",
         "foreach": "write `loop: {in: …}`, or `loop: {source: …}`",
         "with": "write `input`",
+        "retries": "write `retry: {attempts: …}`",
     },
 )
 
