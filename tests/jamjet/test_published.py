@@ -196,6 +196,19 @@ def test_the_tries_of_a_node_count_the_classes_that_it_names() -> None:
     assert (done.status, done.tries["a"]) == ("failed", 2)
 
 
+@pytest.mark.parametrize("classes", ["ValueError", "app.errors.Busy", "{custom: odd}", "io_error", "server_error"])
+def test_classes_of_failures_are_known_words_exceptions_or_custom(classes: str) -> None:
+    text = graph(f"a: {{tool_ref: f, retry: {{max_attempts: 3, retryable_on: [{classes}]}}}}")
+    assert played(text, answers={"a": [{}]}).status == "completed"
+
+
+@pytest.mark.parametrize("classes", ["time_out", "odd", "valueError", "'rate limit'", "7"])
+def test_a_class_of_failures_that_nobody_knows_is_named(classes: str) -> None:
+    [problem] = problems(graph(f"a: {{tool_ref: f, retry: {{max_attempts: 3, retryable_on: [{classes}]}}}}"))
+    assert (problem.code, problem.place.line) == ("bad-value", 3)
+    assert "did you mean `timeout`?" in problem.hint or classes != "time_out"
+
+
 LIMITS = "{max_iterations: 1, max_cost_usd: 1, timeout_seconds: 9}"
 AGENTS = f"""\
 defaults: {{model: m, limits: {LIMITS}}}

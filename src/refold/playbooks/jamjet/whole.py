@@ -1,10 +1,12 @@
 """Reads what holds for all nodes of a file: retry policies, times, models, tools, servers, policies and budgets."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from refold.core.plan import Input, Retry
+from refold.names import did_you_mean
 from refold.playbooks.jamjet.drafts import CLASSES, GraphDraft, Policy
 from refold.playbooks.jamjet.fields import Field, Given, read_fields
 from refold.playbooks.jamjet.tables import RETRY_SHORT
@@ -166,14 +168,23 @@ def read_retry(reading: Reading, node: Node, owner: str) -> Retry:
     )
 
 
+EXCEPTION = re.compile(r"([A-Za-z_]\w*\.)*[A-Z]\w*")  # the name of a class, maybe with its module
+
+
 def _classes(reading: Reading, given: Given, owner: str) -> tuple[str, ...]:
     """Return the kinds of failures that are worth another try; none: all."""
     kinds: list[str] = []
     classes = given.get("retryable_on")
     for each in classes.nodes if classes is not None else ():
         custom = each.value.get("custom") if isinstance(each.value, dict) else None
-        if isinstance(each.value, str):
-            kinds += CLASSES.get(each.value, (each.value,))
+        if isinstance(each.value, str) and each.value in CLASSES:
+            kinds += CLASSES[each.value]
+        elif isinstance(each.value, str) and EXCEPTION.fullmatch(each.value):
+            kinds.append(each.value)
+        elif isinstance(each.value, str):
+            message = f"{owner}: {each.value!r} is no class of failures"
+            hint = f"{did_you_mean(each.value, CLASSES)}; `{{custom: text}}` names another kind, or name an exception"
+            reading.at(each, "bad-value", message, hint)
         elif isinstance(custom, str):
             kinds.append(custom)
         else:
