@@ -50,8 +50,9 @@ bench-peers: $(READY) ## Measure Python workflows compared with other engines (f
 	$(BIN)/python -m bench.peer_runs
 
 .PHONY: bench-page
-bench-page: $(READY) ## Measure the web page in a browser: sizes, first rows, DOM nodes, heap
+bench-page: $(READY) ## Measure the web page in a browser: sizes, first rows, DOM nodes, heap, `refold ui` on 1 GB
 	$(BIN)/python -m bench.page
+	$(BIN)/python -m bench.page_on_file
 
 mutants: $(READY) ## Break each guarded line once; its test must fail
 	$(BIN)/python tests/run_mutants.py
