@@ -136,13 +136,15 @@ def backup(folder: Path) -> None:
 
 
 def review(folder: Path) -> None:
-    run, show, again, publish = told("review")
-    with stand_in(folder, "fake_llm.py", "0") as llm, under_way(folder, run, "-i", f"llm={llm}/v1") as process:
-        until(lambda: process.poll() is not None or "Logs that follow you" in looked(folder, show))
+    run, show, again, goes_on, publish, ends = told("review")
+    with stand_in(folder, "fake_llm.py", "0") as llm:
+        ran(folder, [*run, "-i", f"llm={llm}/v1"])
+        assert "Logs that follow you" in looked(folder, show)
         assert "decided" in looked(folder, again, "-o", "json")
-        until(lambda: process.poll() is not None or "Live logs" in looked(folder, show))
+        ran(folder, goes_on)
+        assert "Live logs" in looked(folder, show)
         assert "decided" in looked(folder, publish, "--by", "eve", "-o", "json")
-        assert process.communicate(timeout=60)[0] == "Live logs\n"
+        assert ran(folder, ends).out == "Live logs\n"
     assert (folder / "note.md").read_text().endswith("Live logs; retries with jitter.\n\nReviewed by eve.\n")
     assert json.loads(looked(folder, ["runs", "show", "note", "-o", "json"]))["usage"]["tokens"] > 40
 
