@@ -66,7 +66,6 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others() -> None:
 
 
 def test_when_every_ring_is_lost_a_command_waits_for_two_looks_at_most() -> None:
-    unheard = 0
     for seed in range(40):
         stage = Stage()
         simulation = stage.simulation = Simulation(seed, stage.tools(), Scripted(), Rates(unheard=1.0))
@@ -80,9 +79,8 @@ def test_when_every_ring_is_lost_a_command_waits_for_two_looks_at_most() -> None
         simulation.run(script, nodes=2)
         waits = [wait for oracle in simulation.oracles.runs.values() for wait in oracle.waits]
         simulation.loop.close()
-        unheard += simulation.faults.seen["unheard"] > 0
+        assert simulation.faults.seen["unheard"] > 0 or not waits  # without commands nobody rings
         assert max(waits, default=0.0) <= 2 * max(SWEEP, POLL), f"seed {seed}"
-    assert unheard > 30, "rings were lost in too few simulations"
 
 
 SPOILT: dict[str, Any] = {
