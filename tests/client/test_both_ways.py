@@ -13,6 +13,7 @@ from tests.cli.in_process import command, here
 from tests.cli.program import Done
 from tests.client.served import Served, served
 from tests.server.conftest import write_playbooks
+from web.build_page import ROOT, build
 
 MORE = {
     "halves": "workflow:\n  - step: each\n    loop: {in: [1, 0, 2], iterator: n, key: 'k{{ n }}'}\n"
@@ -246,8 +247,10 @@ def without_new_ids(done: tuple[int, str, str], arguments: Sequence[str]) -> tup
     return code, re.sub(r'"(id|run)": "[0-9a-f]{32}"|daily-MOMENT', "ID", out), err
 
 
+@pytest.mark.xdist_group("page")  # where the page is built; a second process must not build it at the same time
 @pytest.mark.parametrize("run", ["halves", "ask1", "broken"])
 def test_a_run_is_exported_from_a_server_as_from_its_database(ways: Ways, run: str, tmp_path: Path) -> None:
+    build(ROOT)
     both: list[Callable[[list[str]], Done]] = [partial(ways.on_file, same=True), ways.through_server]
     for form in ([], ["--html"]):
         found = []
@@ -264,9 +267,11 @@ def test_a_run_is_exported_from_a_server_as_from_its_database(ways: Ways, run: s
             assert first == second
 
 
+@pytest.mark.xdist_group("page")
 def test_who_may_not_see_values_exports_nothing_from_a_server(
     folders: tuple[Path, Path], server: Served, tmp_path: Path
 ) -> None:
+    build(ROOT)
     viewer = Ways(folders, server, server.token("viewer", "eve"))
     for form in ([], ["--html"]):
         done = viewer.through_server(["runs", "export", "greet", *form, "-o", str(tmp_path / "none")])
