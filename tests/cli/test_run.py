@@ -22,6 +22,7 @@ KEYS = [
     "error",
     "steps",
     "usage",
+    "queueing",
     "created_at",
     "ended_at",
 ]
