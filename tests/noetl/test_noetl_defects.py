@@ -200,6 +200,17 @@ workflow:
     assert seen.result == {"total": 2, "success": 2, "failed": 0}
 
 
+def test_a_result_that_is_the_context_has_nothing_of_the_engine(house: House) -> None:
+    seen = house.play("""\
+workload: {city: Oslo}
+workflow:
+  - {step: a, tool: {kind: noop, result: "{{ context }}"}, next: {arcs: [{step: b}]}}
+  - {step: b, tool: {kind: noop, result: "{{ a }}"}}
+""")
+    assert seen.result["city"] == "Oslo" and seen.result["workload"] == {"city": "Oslo"}
+    assert not {"$playbook", "config", "input"} & seen.result.keys()
+
+
 def test_python_code_reads_the_rows_of_a_statement_under_its_number(house: House) -> None:
     seen = house.play("""\
 workflow:

@@ -147,7 +147,8 @@ def _context(view: RunScope) -> dict[str, Any]:
     steps = {name: step_value(view.state, view.loaded, s) for name, s in view.graph.index.items() if view.has_result(s)}
     ids = {name: _engine(name)(view) for name in ("execution_id", "catalog_id", "path", "version")}
     own = {"workload": view.state.input, "ctx": dict(view.ctx), "steps": sorted(steps), **ids}
-    return {**view.graph.plan.constants, **view.state.input, **steps, **view.ctx, **own}
+    constants = {name: each for name, each in view.graph.plan.constants.items() if not name.startswith("$")}
+    return {**constants, **view.state.input, **steps, **view.ctx, **own}
 
 
 def _output(view: RunScope) -> Any:

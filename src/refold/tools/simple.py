@@ -30,7 +30,7 @@ tool:
 async def noop(call: ToolCall) -> Any:
     """Return the input; in a playbook, `result` or the message instead, if there is one of them."""
     match call.input:
-        case {"input": dict() as bound, "config": dict() as config, **more} if not more:
+        case {"input": dict() as bound, "config": dict() as config, **more} if more.keys() <= {"context"}:
             keys = {**call.settings, **config}
             message = keys.get("message")
             if message is not None and call.say is not None:
