@@ -274,5 +274,5 @@ def test_who_may_not_see_values_exports_nothing_from_a_server(
     build(ROOT)
     viewer = Ways(folders, server, server.token("viewer", "eve"))
     for form in ([], ["--html"]):
-        done = viewer.through_server(["runs", "export", "greet", *form, "-o", str(tmp_path / "none")])
+        done = viewer.through_server(["runs", "export", "prints", *form, "-o", str(tmp_path / "none")])
         assert (done.code != 0, "`values`" in done.err, (tmp_path / "none").exists()) == (True, True, False), done.err
