@@ -6,7 +6,7 @@ from typing import Any
 
 from refold.core.commands import Command
 from refold.ports import Abilities, Done, Lease, ToolCall
-from refold.worker.places import Places
+from refold.worker.loop import Places
 from tests.worker.test_loop import HandDesk, until, working
 
 LIMITS = {"interpreter": 2}

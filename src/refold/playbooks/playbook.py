@@ -15,7 +15,6 @@ from refold.playbooks.checks.check import check, with_result
 from refold.playbooks.checks.secrets import sealed_steps
 from refold.playbooks.children import ChildReader, Load
 from refold.playbooks.inputs import check_defaults
-from refold.playbooks.jamjet.forms import form_of
 from refold.playbooks.key_types import READERS
 from refold.playbooks.language.playbook import TABLES
 from refold.playbooks.noetl.playbook import LANGUAGES, noetl_draft, noetl_reading
@@ -29,6 +28,26 @@ from refold.playbooks.yaml.text import Node
 
 LANGUAGE = "refold/v1"
 WF = ".wf"  # the ending of files in the language of runkon-flow
+JAMJET_SIGNS = frozenset(
+    {
+        "workflow_id",
+        "start_node",
+        "nodes",
+        "edges",
+        "agent",
+        "agents",
+        "workflows",
+        "policy",
+        "models",
+        "tools",
+        "mcp",
+        "a2a",
+        "retry_policies",
+        "timeouts",
+        "defaults",
+    }
+)
+"""Keys of which one shows that a file is JamJet's, although it has no workflow."""
 
 
 class Playbook(Struct, frozen=True):
@@ -105,7 +124,7 @@ def _read(
     if file.endswith(WF):
         return _read_wf(source, file, child_reader, asked)
     root = yaml_text.read(source, file)
-    form = form_of(root)
+    form = _jamjet_form(root)
     if form:
         return _read_jamjet(source, root, form, file, catalog, child_reader, asked)
     language = root.value.get("apiVersion") if isinstance(root.value, dict) else None
@@ -137,6 +156,27 @@ def _read_wf(source: str, file: str, child_reader: ChildReader[Playbook], asked:
     for plan in found.inner:
         child_reader.playbooks[f"{own}#{plan.name}"] = Playbook(plan, file, found.source, {})
     return Playbook(found.plan, file, found.source, found.places, found.warnings, found.metadata, unbound=found.unbound)
+
+
+def _jamjet_form(root: Node) -> str:
+    """Return the form of a JamJet file by what is in it; `other` if it has no workflow, empty if it is not JamJet's."""
+    keys = root.value
+    if not isinstance(keys, dict) or "apiVersion" in keys:
+        return ""
+    if "workflow_id" in keys and "nodes" in keys:
+        return "ir"
+    workflow = keys.get("workflow")
+    if isinstance(workflow, dict) and isinstance(keys.get("nodes"), dict):
+        return "graph"
+    if isinstance(workflow, dict) and isinstance(workflow.get("nodes"), list):
+        return "list"
+    if isinstance(keys.get("agent"), dict):
+        return "agent"
+    if isinstance(keys.get("agents"), dict) or isinstance(keys.get("workflows"), dict):
+        return "fleet"
+    if "metadata" in keys:
+        return ""
+    return "other" if JAMJET_SIGNS.intersection(keys) or isinstance(workflow, dict) else ""
 
 
 def _read_jamjet(
