@@ -1,5 +1,6 @@
 """What every test run shares: Hypothesis profiles, and the strict mode in which nothing may be skipped."""
 
+import gc
 import os
 import random
 import signal
@@ -30,6 +31,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     seed = session.config.getoption("--hypothesis-seed")
     if reporter is not None and seed is not None:
         reporter.write_line(f"to repeat these examples: --hypothesis-seed={seed}")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """The tests themselves stay until the end, so the garbage collector need not look at them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
