@@ -691,8 +691,8 @@ class Parking(Protocol):
 
     has_lease: bool
 
-    def attach(self, sleeper: Sleeper) -> None:
-        """Once, when the body begins."""
+    def attach(self, sleeper: Sleeper | None) -> None:
+        """Once, when the body begins. None: it cannot be parked."""
 
     def park(self, done: "Done") -> None:
         """Report that the body waits. From now on it has no lease."""

@@ -2,7 +2,18 @@
 
 from refold.core.commands import LetterCancel, LetterStart, child_id
 from refold.core.facts import CallSettled, ChildEnded, Fact, ItemsSettled, Parent, SignalReceived, SignalTaken
-from refold.core.outcomes import SECOND, Awaited, Failed, Fault, Report, Succeeded, Suspended
+from refold.core.outcomes import (
+    SECOND,
+    WITHDRAWN,
+    Awaited,
+    Cancelled,
+    Failed,
+    Fault,
+    Report,
+    Succeeded,
+    Suspended,
+    TimedOut,
+)
 from refold.core.plan import Loop, Retry
 from refold.testing.core import NOON, failed, issued, reported, succeeded
 from tests.core.acts import Given, chain, plan, start, step
@@ -70,6 +81,24 @@ def test_a_call_whose_time_is_up_no_longer_waits_for_its_signal() -> None:
     run = waiting(Awaited("go", until=NOON + 60 * SECOND, signal="go"))
     run.when(rang("go"))
     assert run.when(SignalReceived("go", 4)).facts == ()
+
+
+def test_a_withdrawn_call_gives_back_the_signal_that_its_body_has_not_got() -> None:
+    run = waiting(Awaited("go", signal="go"))
+    run.when(SignalReceived("go", 4))
+    run.when(SignalReceived("go", 5))
+    withdrawn = Cancelled(WITHDRAWN, "go")
+    then = run.when(CallSettled("a/1", "go", withdrawn))
+    assert then.state.signals == {"go": [4, 5]}
+    assert then.state.open["a/1"].recorded == {"go": withdrawn}
+    assert run.when(suspended(Awaited("again", signal="go"))).facts == (SignalTaken("go", "a/1#again"),)
+    assert then.state.open["a/1"].recorded == {"go": withdrawn, "again": Succeeded(4)}
+
+
+def test_a_withdrawn_call_whose_time_was_up_gives_nothing_back() -> None:
+    run = waiting(Awaited("go", until=NOON + 60 * SECOND, signal="go"))
+    run.when(CallSettled("a/1", "go", TimedOut()))
+    assert run.when(CallSettled("a/1", "go", Cancelled(WITHDRAWN, "go"))).state.signals == {}
 
 
 def test_a_child_call_starts_one_child_whose_id_follows_from_the_call() -> None:

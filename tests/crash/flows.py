@@ -176,7 +176,7 @@ def interrupt(folder: Path, arm: Callable[[], object], expected: Counter[tuple[s
     assert after.commands == {}
     again = lines(folder) - done
     assert not recorded & set(again), f"completed calls were made again: {recorded & set(again)}"
-    assert set(lines(folder)) == set(EVERY_LINE)
+    assert set(lines(folder)) == set(EVERY_LINE), f"never made: {set(EVERY_LINE) - set(lines(folder))}"
     assert recorded_calls(after) == set(EVERY_LINE)
     twice = lines(folder) - EVERY_LINE
     unrecorded = Counter({text: count for text, count in done.items() if text not in recorded})

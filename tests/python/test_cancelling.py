@@ -20,6 +20,7 @@ from refold.core.outcomes import Cancelled, TimedOut
 from refold.errors import RunCancelled
 from refold.runtime.handle import Handle
 from refold.settings import Settings
+from refold.wiring import open_process
 from tests.python.killed_cleaning import go_on, works
 from tests.python.test_parking import SHORT, facts, suspended, until
 
@@ -419,6 +420,70 @@ async def test_a_running_body_that_was_gone_before_its_clean_up_ended_starts_ove
         await handle.signal("thanks")
         await ends_as_cancelled(handle)
     assert lines == ["book", "refund"]
+
+
+@pytest.mark.parametrize("swallows", [False, True])
+async def test_a_body_that_cleans_up_when_its_engine_closes_starts_over_in_the_next_one(
+    tmp_path: Path, swallows: bool
+) -> None:
+    """Its run is not cancelled: the clean-up calls nothing, and what the body returns or raises is ignored."""
+    starts: list[int] = []
+
+    @flow
+    async def works(ctx: Context) -> str:
+        starts.append(1)
+        await ctx.call(do, "book")
+        if len(starts) > 1:
+            return "done"
+        try:
+            lines.append("works")
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            if swallows:
+                return "cut off"
+            await ctx.call(do, "refund")
+        return "cut off"
+
+    db = str(tmp_path / "refold.db")
+    async with open_engine(db=db, settings=SHORT) as engine:
+        run = (await engine.start(works)).id
+        await until(lambda: "works" in lines)
+    async with open_engine(db=db, settings=SHORT) as engine:
+        handle = await engine.attach(run, works)
+        assert await asyncio.wait_for(handle.result(), 30) == "done"
+    assert lines == ["book", "works"]
+
+
+async def test_a_body_that_starts_over_is_cancelled_behind_what_its_earlier_try_has_done(tmp_path: Path) -> None:
+    """The cancellation comes before the second body has asked for the call that the first one has made."""
+    starts: list[int] = []
+    go = asyncio.Event()
+
+    @flow
+    async def works(ctx: Context) -> None:
+        starts.append(1)
+        if len(starts) > 1:
+            await go.wait()
+        await ctx.call(do, "book")
+        try:
+            lines.append("works")
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            await ctx.call(do, "refund")
+            raise
+
+    db = str(tmp_path / "refold.db")
+    async with open_engine(db=db, settings=SHORT) as engine:
+        run = (await engine.start(works)).id
+        await until(lambda: "works" in lines)
+    async with open_process(db=db, settings=SHORT) as process:
+        handle = await process.engine.attach(run, works)
+        await until(lambda: len(starts) > 1)
+        await handle.cancel()
+        await until(lambda: all(held.interrupted for held in process.worker.keeper.held.values()))
+        go.set()
+        await ends_as_cancelled(handle)
+    assert lines == ["book", "works", "works", "refund"]
 
 
 async def test_a_running_body_that_has_recorded_nothing_does_not_start_over_when_its_process_is_gone(

@@ -10,9 +10,10 @@ import pytest
 from refold import Context, Event, StartEvent, StopEvent, SyncContext, Workflow, flow, open_engine, step
 from refold.body_tasks import BodyTasks
 from refold.core import codec
-from refold.core.facts import BodyWoke, CallsAwaited, CallSettled, Fact, StepSettled
+from refold.core.facts import BodyWoke, CallsAwaited, CallSettled, Fact, SignalTaken, StepSettled
 from refold.core.outcomes import Suspended
 from refold.errors import InvalidValue
+from refold.python import parking
 from refold.runtime.handle import Handle
 from refold.settings import Settings
 from refold.wiring import open_process
@@ -616,6 +617,40 @@ async def test_a_signal_for_the_loser_of_a_race_is_kept_for_the_next_wait() -> N
                 await suspended(handle)
             await asyncio.gather(handle.signal("a", 1), handle.signal("b", 2))
             assert await result(handle) == ["a", 1, 2]
+
+
+@pytest.mark.parametrize("parked", [10_000, 0])
+async def test_a_signal_that_a_restless_body_gives_up_is_kept_for_its_next_wait(
+    monkeypatch: pytest.MonkeyPatch, parked: int
+) -> None:
+    monkeypatch.setattr(parking, "ASK_EVERY", 60)  # the body does not hear of the signal that its first wait has taken
+    is_taken = asyncio.Event()
+
+    @flow
+    async def restless(ctx: Context) -> Any:
+        async def tick() -> None:
+            while True:
+                await asyncio.sleep(0.005)
+
+        ticking, wait = asyncio.create_task(tick()), asyncio.create_task(ctx.wait_for("paid"))
+        await asyncio.sleep(0)  # both have begun, in each try
+        await is_taken.wait()
+        for task in (ticking, wait):
+            task.cancel()
+        await asyncio.wait([ticking, wait])
+        return [await ctx.wait_for("paid"), await ctx.wait_for("paid")]
+
+    async with open_engine(settings=Settings(poll=0.05, sweep_every=0.05, parked_bodies=parked)) as engine:
+        handle = await engine.start(restless)
+        async with asyncio.timeout(30):
+            while not await facts(engine, handle.id, CallsAwaited):
+                await asyncio.sleep(0.005)
+            for n in (1, 2):
+                await handle.signal("paid", n)
+            while not await facts(engine, handle.id, SignalTaken):
+                await asyncio.sleep(0.005)
+        is_taken.set()
+        assert await result(handle) == [1, 2]
 
 
 async def test_a_gather_of_waits_gets_every_signal() -> None:

@@ -3,12 +3,18 @@
 import asyncio
 from typing import Any
 
+import pytest
 from msgspec import structs
 
 from refold import Context, flow
+from refold.core.commands import Command
 from refold.core.facts import StepSettled
 from refold.core.outcomes import Succeeded, Suspended
+from refold.ports import Done, Lease, Memory
 from refold.wiring import Process
+from refold.worker.leases import HeldLease, place
+from refold.worker.live_body import LiveBody, ParkedBodies
+from refold.worker.redaction import NO_REDACTION
 from tests.worker.houses import SHORT, Town
 
 
@@ -95,3 +101,43 @@ async def test_another_process_continues_a_parked_body_if_its_own_does_not_claim
             if isinstance(fact, StepSettled) and isinstance(fact.report.outcome, Succeeded)
         ]
     assert starts == ["start", "start"] and by.startswith("two")
+
+
+class Begun:
+    """What the worker says to a body that has begun."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def resumed(self, memory: Memory) -> None:
+        self.heard.append("resumed")
+
+    def interrupted(self) -> None:
+        self.heard.append("interrupted")
+
+    def dropped(self) -> None:
+        self.heard.append("dropped")
+
+
+@pytest.mark.parametrize("parks", [True, False])
+async def test_a_body_whose_run_is_cancelled_before_it_has_its_memory_is_told_when_it_begins(parks: bool) -> None:
+    """An earlier try of it may have done what it must undo, so it is not ended before. One without `async` is."""
+    town, begun, has_memory = Town(), Begun(), asyncio.Event()
+    command = Command("works/1", "works", 1, 1, tool="workflow:plan")
+    lease = Lease("run", command, "worker", 1, until=0, claimed_at=0, plan="plan")
+    async with town.house("one", SHORT, serves=False) as one:
+        desk = one.worker.desk
+        live = LiveBody(HeldLease(place(lease), lease), desk, one.engine.clock, 0.1, NO_REDACTION)
+
+        async def body() -> Done:
+            await has_memory.wait()
+            live.attach(begun if parks else None)
+            await asyncio.sleep(0)
+            return Done(Succeeded("cleaned up"))
+
+        live.begin(body(), ParkedBodies(1), None)
+        live.interrupt()
+        has_memory.set()
+        await live.rest()
+        assert begun.heard == (["interrupted"] if parks else [])
+        assert (live.body.task.cancelled(), live.is_withdrawn) == (not parks, not parks)

@@ -76,6 +76,7 @@ class TimedOut(Struct, frozen=True, tag="timed_out", omit_defaults=True):
 
 class Cancelled(Struct, frozen=True, tag="cancelled", omit_defaults=True):
     reason: str = ""
+    signal: str = ""  # that a withdrawn call gives back, if it had taken one that its body has not got
 
 
 class Parked(Struct, frozen=True, tag="parked", omit_defaults=True):

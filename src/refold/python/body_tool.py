@@ -1,6 +1,6 @@
 """The tool that runs the bodies of a Python workflow: async ones on the event loop, others in threads."""
 
-from asyncio import CancelledError, current_task, get_running_loop
+from asyncio import CancelledError, current_task, get_running_loop, sleep
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from functools import partial
@@ -74,6 +74,9 @@ class BodyTool:
         body_call = BodyCall(call, self.definition, memory, self.services, self.session(call.run))
         if parks and call.parking is not None:
             body_call.calls.waits = DurableWaits(call.parking, body_call)
+        elif call.parking is not None:
+            call.parking.attach(None)
+            await sleep(0)  # a body whose run was cancelled meanwhile ends here
         try:
             try:
                 await self._run(body, body_call)

@@ -138,7 +138,7 @@ class RecordedCalls:
                 task.cancel()
             await asyncio.gather(*tasks.values(), return_exceptions=True)
         for key in race.open:
-            await self.give_up(key, WITHDRAWN)
+            await self.withdraw(key)
         return won, tasks[won].result()
 
     async def once(self, key: str, work: Callable[[], Awaitable[Any]]) -> Any:
@@ -191,6 +191,13 @@ class RecordedCalls:
             self.recorded[key] = Cancelled(reason)
             await self._record(key, Cancelled(reason))
 
+    async def withdraw(self, key: str, gives_back: str = "") -> None:
+        """Record that the body no longer waits for a call. `gives_back` is the signal that the call may have taken."""
+        if gives_back or key not in self.recorded:
+            withdrawn = Cancelled(WITHDRAWN, gives_back)
+            self.recorded[key] = withdrawn
+            await self._record(key, withdrawn)
+
     def is_busy(self) -> bool:
         """Whether a call is under way."""
         return self._busy > 0
@@ -212,7 +219,7 @@ class RecordedCalls:
     async def _record(self, key: str, outcome: Outcome) -> None:
         with unnumbered(), self.uninterrupted():
             await self.meanwhile.record(key, outcome)
-        if self.waits is not None:
+        if self.waits is not None and key not in self.memory.recorded:
             self.waits.known += 1
 
     async def settle(self, key: str, outcome: Outcome) -> None:
@@ -224,6 +231,8 @@ class RecordedCalls:
         if key not in self.recorded:
             await self._record(key, outcome)
             self.recorded[key] = outcome
+        elif self.waits is not None:
+            self.waits.met(key)
 
     async def _suspend(self) -> None:
         """Let other tasks of the body continue first, so that their calls finish or are known as waiting too."""

@@ -39,6 +39,7 @@ class OpenWait(Struct, gc=False):
     call: Awaited
     future: "asyncio.Future[Outcome]"
     outcome: Outcome | None = None  # recorded, and not handed over yet
+    is_old: bool = False  # an earlier try has got it
 
     def can_end(self) -> bool:
         return self.outcome is not None and not self.future.done() and not is_withdrawn(self.outcome)
@@ -114,11 +115,11 @@ class DurableWaits(BodyTasks):
             self.met(call.key)
             if not self._is_to_cancel:
                 return await self._wait_for_ever()
-            return await self._wait(OpenWait(call, asyncio.get_running_loop().create_future(), outcome))
+            return await self._wait(OpenWait(call, asyncio.get_running_loop().create_future(), outcome, is_old=True))
         if next(iter(self._unmet), call.key) == call.key:
             self.met(call.key)
             return outcome
-        return await self._wait(OpenWait(call, asyncio.get_running_loop().create_future(), outcome))
+        return await self._wait(OpenWait(call, asyncio.get_running_loop().create_future(), outcome, is_old=True))
 
     async def outcome(self, call: Awaited) -> Outcome:
         """Return what comes of a call that has no recorded outcome yet."""
@@ -133,11 +134,14 @@ class DurableWaits(BodyTasks):
     def interrupted(self) -> None:
         if self.is_dropped or self.is_cancelled:
             return
-        calls = self._body_call.calls
-        calls.memory = replace(calls.memory, is_cancelled=True)
-        self.known += 1  # the record that says so
-        self._is_to_cancel = True
-        self._interrupt()
+        if not self._is_to_cancel:
+            calls = self._body_call.calls
+            calls.memory = replace(calls.memory, is_cancelled=True)
+            self.known += 1  # the record that says so
+            self._is_to_cancel = True
+            self._until_cancel = set(self._unmet)
+        if not self._until_cancel and not self._unmet:
+            self._interrupt()
 
     def _interrupt(self) -> None:
         self._is_interrupted = True
@@ -164,7 +168,7 @@ class DurableWaits(BodyTasks):
             if not self.is_dropped and key in self._open:
                 del self._open[key]
                 with unnumbered():
-                    await asyncio.shield(asyncio.ensure_future(self._withdraw(key)))
+                    await asyncio.shield(asyncio.ensure_future(self._withdraw(wait)))
             raise
         finally:
             self._open.pop(key, None)
@@ -181,9 +185,11 @@ class DurableWaits(BodyTasks):
         finally:
             self._inner.discard(future)
 
-    async def _withdraw(self, key: str) -> None:
+    async def _withdraw(self, wait: OpenWait) -> None:
+        """A signal that the call has taken, and that the body has not got, is given back."""
+        may_have_taken = not wait.is_old and (wait.outcome is not None or wait.call.key in self._told)
         try:
-            await self._body_call.calls.give_up(key, WITHDRAWN)
+            await self._body_call.calls.withdraw(wait.call.key, wait.call.signal if may_have_taken else "")
         except LeaseLost:
             return  # the body is dropped
 
@@ -193,10 +199,10 @@ class DurableWaits(BodyTasks):
             self._main.uncancel()  # the task of the body continues with the report
         self._stop_looking()
         open_waits, self._open = self._open, {}
-        for key, wait in open_waits.items():
+        for wait in open_waits.values():
             wait.future.cancel()
             if not self.is_dropped:
-                await self._withdraw(key)
+                await self._withdraw(wait)
 
     # What the worker does with the body
 

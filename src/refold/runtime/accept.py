@@ -271,7 +271,9 @@ class MailReader(Struct):
     def _note(self, mail: Note) -> None:
         self._refuse_stale(mail.lease)
         command = mail.lease.command.id
-        if mail.key not in self.d.state.open[command].recorded:
+        recorded = self.d.state.open[command].recorded.get(mail.key)
+        gives_back = isinstance(mail.outcome, Cancelled) and mail.outcome.signal and isinstance(recorded, Succeeded)
+        if recorded is None or gives_back:
             self.d.record_fact(CallSettled(command, mail.key, self._boxed(mail.outcome)))
 
     def _expect(self, mail: Expect) -> None:

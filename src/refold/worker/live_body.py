@@ -12,6 +12,7 @@ from msgspec import structs
 from refold.body_tasks import outside_of_bodies
 from refold.core.faults import text_of
 from refold.core.outcomes import Awaited, Outcome, Suspended
+from refold.core.plan import BODY
 from refold.errors import LeaseLost, RefoldError, Unavailable
 from refold.logs import DEBUG, WARNING, event, logger
 from refold.ports import Clock, Desk, Done, Lease, Memory, Redaction, Sleeper
@@ -34,7 +35,9 @@ class LiveBody:
     body: Body[Done]
     has_lease = True
     dropped = False
+    is_void = False  # it was stopped, and its durable calls do nothing: what it returns or raises is ignored
     is_withdrawn = False  # it was ended because its run is cancelled
+    _is_interrupted = False  # its run is cancelled, and the body has not begun
     parked: Done | None = None  # the report of a body that wants to be parked, until the worker has taken it
     _sleeper: Sleeper | None = None
     _resting: "asyncio.Future[None] | None" = None  # done when the body has ended or wants to be parked
@@ -46,6 +49,7 @@ class LiveBody:
         self.desk, self.clock, self.pause, self.redaction = desk, clock, pause, redaction
         self.lease, self.watch = held.lease, held.watch  # the last lease
         self.first = held.lease
+        self._reads_memory = held.lease.command.tool.startswith(f"{BODY}:")  # a Python body, until it has begun
         self.printed = TryOutput(held.lease, desk.publish, clock, redaction)
         self.started_at = clock.now()  # under this lease
         self._unsaid: list[tuple[str, str]] = []
@@ -113,13 +117,17 @@ class LiveBody:
     def cancel(self, drop: bool = True) -> None:
         """Stop the body: its lease is lost, the worker stops, or its run has withdrawn the command."""
         if drop:
+            self.is_void = self._sleeper is not None and not self.body.task.done()
             self._drop()
         self.body.task.cancel()
 
     def interrupt(self) -> None:
-        """A body that makes durable calls gets CancelledError where it is, and cleans up. Any other one is ended."""
+        """A body that makes durable calls gets CancelledError where it is, and cleans up. Any other one is ended. One
+        that still reads its memory is told when it begins, because an earlier try may have done what it must undo."""
         if self._sleeper is not None:
             self._sleeper.interrupted()
+        elif self._reads_memory:
+            self._is_interrupted = True
         else:
             self.is_withdrawn = True
             self.body.task.cancel()
@@ -141,8 +149,10 @@ class LiveBody:
         if self._sleeper is not None:
             self._sleeper.dropped()
 
-    def attach(self, sleeper: Sleeper) -> None:
-        self._sleeper = sleeper
+    def attach(self, sleeper: Sleeper | None) -> None:
+        self._sleeper, self._reads_memory = sleeper, False
+        if self._is_interrupted:
+            self.interrupt()
 
     def park(self, done: Done) -> None:
         loop = asyncio.get_running_loop()

@@ -419,6 +419,8 @@ def _came_of(live: LiveBody, held: HeldLease, clock: Clock, redaction: Redaction
     """A body that was stopped has no report. A body that ends as cancelled without being stopped has cancelled
     itself."""
     body = live.body
+    if live.is_void:
+        return None
     if not body.is_cancelled():
         done = body.result if body.ended else body.task.result()
         return done if live.lease is live.first else structs.replace(done, started_at=live.started_at)

@@ -185,9 +185,19 @@ def signal_taken(graph: Graph, state: RunState, fact: SignalTaken) -> None:
 
 
 def call_settled(graph: Graph, state: RunState, fact: CallSettled) -> None:
+    taken = state.open[fact.command].recorded.pop(fact.key, None)
+    if isinstance(taken, Succeeded) and isinstance(fact.outcome, Cancelled) and fact.outcome.signal:
+        _give_back(state, fact.outcome.signal, taken.result)
     record(state, fact.command, fact.key, fact.outcome)
     if fact.key.startswith(REPLY):
         state.replies[fact.key.removeprefix(REPLY)] = state.seq
+
+
+def _give_back(state: RunState, signal: str, value: Any) -> None:
+    """A call was withdrawn before its body got the signal that it had taken: the next wait of this name takes it."""
+    state.signals.setdefault(signal, []).insert(0, value)
+    if signal in state.waiting:
+        state.deliverable[signal] = None
 
 
 def record(state: RunState, command: str, key: str, outcome: Outcome) -> None:
