@@ -17,11 +17,14 @@ import refold.errors
 import refold.plan
 import refold.stages
 from docs.build import python_page_words as words
+from refold.core.read.summary import Summary
 from refold.python.context import DurableCalls
 from refold.python.requests import IncomingRequest
 from refold.python.session import Session
 from refold.python.state import State
+from refold.runtime.engine import RunReport
 from refold.runtime.handle import Request, Shown
+from refold.runtime.sync import Blocking
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 WIDE = 100  # letters of a signature that stand on one line
@@ -54,6 +57,8 @@ SECTIONS = (
             "Settings",
             "Engine",
             "Handle",
+            "engine.runs()",
+            "engine.show()",
             "handle.stream()",
             "handle.requests()",
             "ctx.requests()",
@@ -72,6 +77,8 @@ PARTS = {
     "ctx.options()": DurableCalls,
     "ctx.state": State,
     "ctx.session": Session,
+    "engine.runs()": Summary,
+    "engine.show()": RunReport,
     "handle.stream()": Shown,
     "handle.requests()": Request,
     "ctx.requests()": IncomingRequest,
@@ -154,6 +161,9 @@ def _fields(node: ast.ClassDef, cls: type) -> list[tuple[str, str]]:
             _, _, comment = lines[each.lineno - 1].partition("  # ")
             about = extra.get(each.target.id) or comment
             rows.append((_quoted(ast.unparse(each)), about))
+    blocking = [name for name, each in vars(cls).items() if isinstance(each, Blocking) and _is_for_users(cls, name)]
+    if blocking:
+        rows.append((", ".join(blocking), f"the methods of `{cls.__name__.removeprefix('Sync')}`"))
     written = {field.partition(":")[0] for field, _ in rows}
     return rows + [(name, about) for name, about in extra.items() if name not in written]
 

@@ -115,14 +115,14 @@ ATTRIBUTES = {
         "get, set, update, send, collect, usage, log": "the methods of `Context`",
     },
     "Handle": {"id": "the id of the run"},
-    "SyncEngine": {
-        "register, result, wait, show, runs, history, logs, export, restore": "the methods of `Engine`",
-        "signal, decide, pause, resume, retry, cancel, migrate": "the methods of `Engine`",
-    },
-    "SyncHandle": {
+    "SyncHandle": {"id": "the id of the run"},
+    "RunReport": {
         "id": "the id of the run",
-        "pause, resume, cancel, get, latest, request, signal": "the methods of `Handle`",
-        "requests, answer, export, why, usage, progress": "the methods of `Handle`",
+        "status": "as in `engine.runs()`",
+        "steps": "of each step, by its name: `status`, `visits`, `attempts`, `result`, `error`",
+        "waits": "what it waits for, by command",
+        "usage": "what was used, by unit",
+        "state": "all that is known of the run, in its stored form",
     },
     "IncomingRequest": {
         "id": "of the request",
@@ -166,9 +166,10 @@ INTERNAL = {
     "Engine": frozenset(
         {"code", "lines", "follow", "workers", "started", "completed", "questions", "signal_stored", "last_line"}
     ),
+    "SyncEngine": frozenset({"follow", "questions"}),
     "Settings": frozenset({"tool_limits"}),
     "State": frozenset(
-        {"change", "check_open", "take_alone", "stored", "writes", "take_over", "renew", "renewed", "keep", "kept"}
+        {"change", "check_open", "take_alone", "stored", "writes", "take_over", "news", "renewed", "keep", "kept"}
     ),
     "Session": frozenset({"sent", "handled", "end", "saved", "offer", "open", "close", "has_resources"}),
     "PipelineState": frozenset({"answered"}),
@@ -205,8 +206,7 @@ ABOUT = {
         name, or as one map, or as one start event. No keyword has another meaning: options of the run are given to
         `engine.options`.""",
     "Engine.result": "The run's result, when it is over. Raises RunFailed or RunCancelled.",
-    "Engine.show": "The status of a run now.",
-    "Engine.runs": "The newest runs, one line each.",
+    "Engine.show": "The run as it is now, as under [`engine.show()`](#engineshow).",
     "Engine.history": "The facts of a run, from the first on or after a number.",
     "Engine.signal": "For `ctx.wait_for`, or for a step of a playbook that waits; kept if it comes early.",
     "Engine.pause": "Work that is running finishes; no new work is started.",
@@ -226,6 +226,9 @@ ABOUT = {
     "ChildFailed": "The run that a step has started ended badly.",
     "StageFailed": "A stage of a pipeline failed.",
     "LiveObjectLost": "The object lived in a process that is gone: make it again, or declare how with `@resource`.",
+    "engine.runs()": """A row of the list that `engine.runs()` gives, the newest first. The list has a `cursor`, which
+        is empty at its end.""",
+    "engine.show()": "What `engine.show()` and `engine.wait()` give.",
     "handle.stream()": "What `handle.stream()` gives, one for each `ctx.publish`.",
     "handle.requests()": "What `handle.requests()` gives: a question that waits for a person.",
     "PipelineState.get": "A value that functions of this pipeline share, or the default.",

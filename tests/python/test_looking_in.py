@@ -7,10 +7,25 @@ from typing import Any
 
 import pytest
 
-from refold import Context, Event, Settings, StartEvent, StopEvent, SyncContext, Workflow, flow, open_engine, step
+from refold import (
+    Context,
+    Event,
+    Retry,
+    Settings,
+    StartEvent,
+    StopEvent,
+    SyncContext,
+    Workflow,
+    flow,
+    open_engine,
+    step,
+)
+from refold.core.facts import StepSettled
+from refold.core.outcomes import Suspended
 from refold.core.state import RunState
 from refold.errors import Conflict, RequestRefused, StepFailed
 from refold.plan import Plan, Step, Wait
+from tests.python.test_parking import facts, suspended
 
 SHORT = Settings(poll=0.05, sweep_every=0.05)
 
@@ -59,6 +74,66 @@ async def test_a_value_of_the_context_is_read_from_outside() -> None:
         await handle.signal("close", 1)
         await handle.result()
         assert await handle.get("basket") == Basket(3)
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_what_a_flow_has_set_is_read_while_it_waits(is_async: bool) -> None:
+    """It is shown, and is no write: if the body fails, its next try does not find it."""
+
+    @flow(retry=Retry(attempts=2, delay=0.01), types=[Basket])
+    async def parked(ctx: Context) -> int:
+        found = ctx.get("basket")
+        ctx.set("basket", Basket(ctx.attempt))
+        ctx.set("gone", 1)
+        await ctx.wait_for("go")
+        ctx.state.delete("gone")
+        ctx.set("basket", Basket(10 * ctx.attempt))
+        await ctx.wait_for("go")
+        if ctx.attempt == 1:
+            raise ConnectionError("not today")
+        return 0 if found is None else 1
+
+    @flow(retry=Retry(attempts=2, delay=0.01), types=[Basket])
+    def unwound(ctx: SyncContext) -> int:
+        found = ctx.get("basket")
+        ctx.set("basket", Basket(ctx.attempt))
+        ctx.set("gone", 1)
+        ctx.wait_for("go")
+        ctx.state.delete("gone")
+        ctx.set("basket", Basket(10 * ctx.attempt))
+        ctx.wait_for("go")
+        if ctx.attempt == 1:
+            raise ConnectionError("not today")
+        return 0 if found is None else 1
+
+    async with open_engine(settings=SHORT) as engine:
+        handle = await engine.start(parked if is_async else unwound)
+        await suspended(handle)
+        assert (await handle.get("basket"), await handle.get("gone", 7)) == (Basket(1), 1)
+        await handle.signal("go")
+        await suspended(handle, 2)
+        assert (await handle.get("basket"), await handle.get("gone", 7)) == (Basket(10), 7)
+        await handle.signal("go")  # its second try finds both signals
+        assert await handle.result() == 0
+        assert (await handle.get("basket"), await handle.get("gone", 7)) == (Basket(20), 7)
+
+
+async def test_a_wait_reports_what_the_body_has_set_since_the_last_one() -> None:
+    @flow
+    async def waits_twice(ctx: Context) -> None:
+        ctx.set("large", "x" * 1000)
+        ctx.set("small", 1)
+        await ctx.sleep(0.01)
+        ctx.set("small", 2)
+        await ctx.sleep(0.01)
+        await ctx.sleep(0.01)
+
+    async with open_engine(settings=SHORT) as engine:
+        handle = await engine.start(waits_twice)
+        await handle.result()
+        settled = await facts(engine, handle.id, StepSettled)
+        told = [fact.report.outcome.progress for fact in settled if isinstance(fact.report.outcome, Suspended)]
+        assert told == [{"context.large": [1, "x" * 1000], "context.small": [1, 1]}, {"context.small": [1, 2]}, None]
 
 
 async def test_what_was_published_last_is_read_without_waiting(tmp_path: Path) -> None:
@@ -256,3 +331,10 @@ async def test_a_child_that_is_not_waited_for_has_no_timeout() -> None:
     async with open_engine() as engine:
         with pytest.raises(StepFailed, match="neither a retry nor a timeout"):
             await engine.run(parent)
+
+
+async def test_a_row_of_the_list_of_runs_has_an_id_like_a_handle_and_a_report() -> None:
+    async with open_engine() as engine:
+        handle = await engine.start(Shop)
+        [row] = await engine.runs()
+        assert row.id == row.run == handle.id == (await engine.show(handle.id)).id

@@ -112,12 +112,17 @@ class BodyCall:
     ) -> None:
         assert call.meanwhile is not None
         self.call, self.definition, self.services, self.session = call, definition, services, session
-        self.state = State(memory, definition.codec)
+        self.state = State(memory, definition.codec, call.command.progress)
         self.calls = RecordedCalls(memory, call.meanwhile, partial(_whole, services, call.run), self.state.check_open)
         progress = call.command.progress if isinstance(call.command.progress, dict) else {}
         self.published = Published(call.meanwhile, progress.get("published", 0))
         self.events: list[Sent] = []
         self.usage: dict[str, int | float] = {}
+
+    def progress(self) -> dict[str, Any] | None:
+        """What the report of a body that waits says of it: how many lines it has published, and what it has set."""
+        published = {"published": self.published.count} if self.published.count else {}
+        return {**published, **self.state.news(self.call.command.attempt)} or None
 
     def send(self, event: Any) -> None:
         self.state.check_open()

@@ -226,8 +226,7 @@ async def _flushed(body_call: BodyCall) -> None:
 
 async def _suspended(body_call: BodyCall) -> Done:
     await body_call.published.flush()
-    progress = {"published": body_call.published.count} if body_call.published.count else None
-    return Done(Suspended(tuple(body_call.calls.pending.values()), progress))
+    return Done(Suspended(tuple(body_call.calls.pending.values()), body_call.progress()))
 
 
 def _told(body_call: BodyCall) -> Done:

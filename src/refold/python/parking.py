@@ -344,11 +344,9 @@ class DurableWaits(BodyTasks):
             return
         calls = [wait.call for wait in self._open.values()]
         new = [call for call in calls if call.key not in self._told]
-        published = self._body_call.published.count
-        progress = {"published": published} if published else None
         for clock in self._clocks:
             clock.pause()
-        self.parking.park(Done(Suspended(tuple(new or calls[:1]), progress, self.known)))
+        self.parking.park(Done(Suspended(tuple(new or calls[:1]), self._body_call.progress(), self.known)))
 
     # A body that keeps running
 

@@ -10,12 +10,14 @@ from msgspec import Struct
 
 from refold.core.commands import Command
 from refold.core.outcomes import DeleteKey, PutIf, SetKey, Write
+from refold.core.state import RunState
 from refold.errors import Conflict, InvalidValue, StaleWrite
 from refold.ports import Memory
 from refold.python.values import ValueCodec
 
 T = TypeVar("T")
 OWN = "refold:"  # keys that begin so are the engine's
+SET = "context."  # begins the keys of the progress of a body under which stands what it has set
 _MISSING: Any = object()
 
 Change = Callable[[Any], Any]
@@ -35,9 +37,11 @@ class Entry(Struct):
 class State:
     """`ctx.state`: a map of the values that belong to the run."""
 
-    def __init__(self, memory: Memory, codec: ValueCodec) -> None:
+    def __init__(self, memory: Memory, codec: ValueCodec, progress: Any = None) -> None:
         self._memory, self._exact = memory, codec
         self._own: dict[str, Entry] = {}
+        told = progress.items() if isinstance(progress, dict) else ()
+        self._told = {name: value for name, value in told if name.startswith(SET)}  # what the run knows of them
         self._read: set[str] = set()  # keys whose stored values the body has read
         self.ended = ""  # the step whose body has returned: from here on nobody hears of what it says
 
@@ -125,6 +129,16 @@ class State:
     def writes(self) -> tuple[Write, ...]:
         return tuple(_write(key, entry) for key, entry in self._own.items())
 
+    def news(self, attempt: int) -> dict[str, Any]:
+        """What the body has set since its last report. It is shown while the body waits, and is no write."""
+        found: dict[str, Any] = {}
+        for key, entry in self._own.items():
+            told = [attempt] if entry.gone else [attempt, entry.value]
+            if not key.startswith(OWN) and self._told.get(f"{SET}{key}") != told:
+                found[f"{SET}{key}"] = told
+        self._told.update(found)
+        return found
+
     def take_over(self, writes: Iterable[Write]) -> None:
         """Take the writes of a body that ran in another process; changes cannot be repeated here without running the
         body again.
@@ -158,6 +172,16 @@ class State:
             return _MISSING if entry.gone else self._exact.get(entry.value, f"context.{key}")
         self._read.add(key)
         return self._exact.get(self._memory.ctx[key], f"context.{key}") if key in self._memory.ctx else _MISSING
+
+
+def set_by_waiting_body(state: RunState, key: str) -> list[Any] | None:
+    """Return the stored value of a key that a body which waits has set, in a list; an empty list: the body has deleted
+    it. None: no such body has done either."""
+    for opened in reversed(state.open.values()):
+        told = opened.progress.get(f"{SET}{key}") if isinstance(opened.progress, dict) else None
+        if told and told[0] == opened.attempt:
+            return list(told[1:])
+    return None
 
 
 def _write(key: str, entry: Entry) -> Write:

@@ -21,6 +21,7 @@ from refold.errors import Conflict, InvalidValue, NotFound, RunFailed, RunTimeou
 from refold.ports import Clock
 from refold.python.events import InputResponseEvent
 from refold.python.stages.progress import StageProgress, stage_progress, stages_of
+from refold.python.state import set_by_waiting_body
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -317,8 +318,12 @@ class Handle(Generic[R]):
         await self.engine.cancel(self.id, reason, grace=grace)
 
     async def get(self, key: str, default: Any = None) -> Any:
-        """A value of the run's context, as the steps that have completed left it; the default if there is none."""
+        """A value of the run's context, as the steps that have completed left it, or as a body has set it that waits
+        now; the default if there is none."""
         state = (await self.engine.show(await self.engine.current(self.id))).state
+        told = set_by_waiting_body(state, key)
+        if told is not None:
+            return self._get(told[0], f"context.{key}") if told else default
         return self._get(state.ctx[key], f"context.{key}") if key in state.ctx else default
 
     async def latest(self) -> Shown | None:

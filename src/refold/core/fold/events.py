@@ -162,7 +162,10 @@ def settled(graph: Graph, state: RunState, command: str, fact: StepSettled) -> N
         visits.add_usage(state, report.usage)
     if type(report.outcome) is not Succeeded:
         visits.hold_for_judgement(state, command, report.outcome)
+        before = opened.progress
         waits.put_aside(state, command, report)
+        if isinstance(before, dict) and isinstance(report.outcome, Suspended):
+            opened.progress = {**before, **opened.progress}  # a body that waits reports what has changed
         return
     step = state.steps[opened.step]
     step.attempts += 1

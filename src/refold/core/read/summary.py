@@ -29,21 +29,27 @@ from refold.core.state import (
 
 
 class Summary(Struct, frozen=True, omit_defaults=True, gc=False):
-    run: str
-    workflow: str
-    plan: str
-    status: str
+    """A row of a list of runs."""
+
+    run: str  # its id, which is also called `id`, as that of a handle
+    workflow: str  # the name of its workflow
+    plan: str  # the hash of its workflow
+    status: str  # running, waiting, paused, ending, completed, failed, cancelled or continued
     name: str = ""
     key: str = ""
-    parent: str = ""
-    created_at: Instant = 0
-    ended_at: Instant = 0
-    seq: int = 0
-    error: StepFault | None = None
+    parent: str = ""  # the run that has started it and waits for it
+    created_at: Instant = 0  # microseconds since 1970, UTC
+    ended_at: Instant = 0  # 0: it has not ended
+    seq: int = 0  # how many facts it has
+    error: StepFault | None = None  # why it has failed: `step`, `visit`, `why`, and the `fault`
     gates: tuple[str, ...] = ()  # commands that wait for a person
     stuck: str = ""  # the internal error because of which nothing is decided; reports are kept meanwhile
     labels: dict[str, str] = {}
     successor: str = ""  # the run that continues this one
+
+    @property
+    def id(self) -> str:
+        return self.run
 
 
 def summarize(graph: Graph, state: RunState) -> Summary:
