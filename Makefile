@@ -5,6 +5,9 @@ DEMO := build/demo/refold.db
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 PINNED := $(PIP) --require-hashes --only-binary :all: --requirement
 
+# Tests start many programs; without cached bytecode each of them would compile all it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test page ui check bench bench-python bench-server bench-postgres bench-claims bench-peers mutants shape proof crash chaos newcomer lock clean
 
@@ -14,8 +17,9 @@ help: ## Print this list
 demo: $(READY) ## Run a playbook, kill it half-way, resume it
 	@$(BIN)/python examples/orders/demo.py
 
+# Four processes keep two cores busy, because many tests wait for programs, servers and disks.
 test: $(READY) ## Run the tests, without the slow proofs
-	$(BIN)/python -m pytest -m "not proof" -n 2 --dist loadgroup --timeout 300
+	$(BIN)/python -m pytest -m "not proof" -n 4 --dist loadgroup --timeout 300
 
 page: $(READY) ## Build the web page
 	@$(BIN)/python web/build_page.py page

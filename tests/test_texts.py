@@ -6,10 +6,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.imports import ROOT, SRC, files, tree_of
 
+pytestmark = pytest.mark.xdist_group("the source")  # parsed in one process
+
 MODULES = {file.relative_to(SRC): file.read_text(encoding="utf-8") for file in files()}
-TREES = {file.relative_to(SRC): tree_of(file) for file in files()}
 
 UNUSED_WORDS = ("job", "manager", "handler", "util", "helper", "common", "base", "impl")
 NAMES_OF_OTHERS = {"call_exception_handler", "_LogHandler", "_in_base64"}  # words of asyncio, logging and base64
@@ -22,6 +25,10 @@ SHARED_FOLDER = re.compile(r"(\.\.|work)/" + "shared" + r"\b|\b(" + "|".join(("D
 UNFINISHED = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3)) + r")\b")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def trees() -> Iterator[tuple[Path, ast.Module]]:
+    yield from ((path, tree_of(SRC / path)) for path in MODULES)
 
 
 def test_the_source_is_where_these_tests_look() -> None:
@@ -40,7 +47,7 @@ def test_no_name_uses_a_word_that_says_nothing() -> None:
 
 
 def test_nothing_in_the_source_is_a_stub() -> None:
-    names = [(path, node) for path, tree in TREES.items() for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    names = [(path, node) for path, tree in trees() for node in ast.walk(tree) if isinstance(node, ast.Name)]
     assert [f"{path}:{node.lineno}" for path, node in names if node.id == "NotImplementedError"] == []
 
 
@@ -57,17 +64,17 @@ def test_no_file_points_outside_the_project() -> None:
 
 
 def functions() -> Iterator[tuple[Path, Function]]:
-    for path, tree in TREES.items():
+    for path, tree in trees():
         yield from ((path, node) for node in ast.walk(tree) if isinstance(node, Function))
 
 
 def classes() -> Iterator[tuple[Path, ast.ClassDef]]:
-    for path, tree in TREES.items():
+    for path, tree in trees():
         yield from ((path, node) for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
 
 
 def opens_with_a_sentence(path: Path, text: str) -> bool:
-    paragraph = (ast.get_docstring(TREES[path]) or "").split("\n\n")[0]
+    paragraph = (ast.get_docstring(tree_of(SRC / path)) or "").split("\n\n")[0]
     return text.startswith('"""') and paragraph[:1] != "" and paragraph.endswith((".", ":"))
 
 
