@@ -24,7 +24,7 @@ from tests.client.faulty_proxy import FaultyProxy, Rates
 from tests.client.remote import serving, working
 
 STORMY = Rates(cut_before=0.08, lose_answer=0.12, double=0.15, delay=0.15, half_open=0.03)
-STEADY = Settings(poll=0.05, sweep_every=0.1, processes=1, lease_for=20.0)  # no lease ends by time in a short test
+STEADY = Settings(poll=0.05, sweep_every=0.1, processes=1, lease_for=200.0)  # no lease ends by time
 
 
 class Counted(Struct):

@@ -23,8 +23,8 @@ class Terminal(Console):
 class LiveTree:
     def __init__(self, meter: Meter, source: PlaybookLines, glyphs: Glyphs) -> None:
         self.meter, self.source, self.glyphs = meter, source, glyphs
-        colour = output.has_colour(sys.stderr)
-        self.console = Terminal(stderr=True, highlight=False, no_color=not colour, force_terminal=True)
+        self.has_styles = output.has_colour(sys.stderr)
+        self.console = Terminal(stderr=True, highlight=False, no_color=not self.has_styles, force_terminal=True)
         self.live = RichLive(
             console=self.console,
             auto_refresh=False,
@@ -49,10 +49,9 @@ class LiveTree:
 
     def _update(self, progress: Progress, height: int) -> None:
         canvas = Canvas(output.columns(sys.stderr), height, self.glyphs, self.source)  # COLUMNS may be long out of date
-        rows = [_text(line) for line in drawn(progress, self.meter, canvas)]
+        rows = [self._text(line) for line in drawn(progress, self.meter, canvas)]
         self.live.update(Text("\n", no_wrap=True, overflow="crop").join(rows), refresh=True)
 
-
-def _text(line: Line) -> Text:
-    pieces = [(output.spelt_out(text), style) for text, style in line]
-    return Text.assemble(*pieces, no_wrap=True, overflow="crop")
+    def _text(self, line: Line) -> Text:
+        pieces = [(output.spelt_out(text), style if self.has_styles else "") for text, style in line]
+        return Text.assemble(*pieces, no_wrap=True, overflow="crop")
