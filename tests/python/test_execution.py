@@ -436,6 +436,24 @@ async def test_the_idempotency_key_is_the_same_for_every_try() -> None:
     assert len(set(seen)) == 1
 
 
+async def test_starts_at_once_store_their_workflow_once(tmp_path: Path) -> None:
+    async def only(ev: StartEvent) -> StopEvent:
+        return StopEvent(result=ev.n)
+
+    workflow = Workflow("at-once", [only])
+    async with open_engine(db=tmp_path / "refold.db") as engine:
+        stored: list[str] = []
+        put = engine.store.put_plan
+
+        def counted(hash: str, data: bytes) -> None:
+            stored.append(hash)
+            put(hash, data)
+
+        engine.store.put_plan = counted  # type: ignore[method-assign]
+        assert await asyncio.gather(*(engine.run(workflow, n=n) for n in range(20))) == list(range(20))
+    assert len(stored) == 1
+
+
 async def test_the_same_key_means_the_same_run() -> None:
     async def only(ev: StartEvent) -> StopEvent:
         return StopEvent(result=ev.n)

@@ -75,6 +75,7 @@ class PythonCode:
         self._closing: set[asyncio.Task[None]] = set()  # sessions of runs that have ended
         self._parents: dict[str, str] = {}
         self._saved: dict[str, dict[str, tuple[str, str]]] = {}
+        self._arriving: dict[str, asyncio.Future[None]] = {}  # by the hashes of definitions that are being stored
         self._services: BodyServices | None = None
         self._threads: Threads | None = None
         self._originals: RaisedErrors | None = None
@@ -84,18 +85,29 @@ class PythonCode:
         from refold.python.definition import define, with_children
 
         definition = define(workflow)
+        while definition.hash in self._arriving:  # many starts at once register their workflow once
+            await asyncio.wait([self._arriving[definition.hash]])
         served = self.adopted.get(definition.hash)
         if served is None or served.workflow is not definition.workflow:
             found = [each for each in with_children(definition) if self._is_new(each)]
+            if found:
+                await self._adopt(definition.hash, found)
+        return definition
+
+    async def _adopt(self, hash: str, found: "Sequence[Definition]") -> None:
+        """Store these workflows and serve them. `hash` is that of the one that starts the others."""
+        arriving = self._arriving[hash] = asyncio.get_running_loop().create_future()
+        try:
             for each in found:
                 await self.register(each.plan)
             for each in found:
                 self._serve(each)
                 self._note_classes(each)
-            if found:
-                await self.enrol(self.worker.can)
-                await self.adopt_stored()
-        return definition
+        finally:
+            del self._arriving[hash]
+            arriving.set_result(None)
+        await self.enrol(self.worker.can)
+        await self.adopt_stored()
 
     def isolation_of(self, plan: str, step: str) -> str:
         """Return where the body of a step runs; `inline` too if the code is not in this process."""
