@@ -707,7 +707,7 @@ class Parking(Protocol):
         """Return what is recorded now."""
 
 
-class Done(Struct, frozen=True, gc=False):
+class Done(Struct, frozen=True):
     """The outcome of one try, with what the try wrote, used, sent and printed."""
 
     outcome: Outcome
@@ -759,7 +759,7 @@ StreamRedaction = Callable[[Sequence[str], Ending], Sequence[str]]
 it was given: the last ones may hold the beginning of a secret, and must be passed again with those that follow."""
 
 
-class ToolCall(Struct, frozen=True, gc=False):
+class ToolCall(Struct, frozen=True):
     """One try of a command, as a tool sees it."""
 
     run: str

@@ -51,6 +51,8 @@ class Stopwatch:
     def __exit__(self, *_: object) -> None:
         _clocks.reset(self._token)
         self._state = (self.ran(), None)
+        self.owner = None  # it would keep the task and all that its context leads to
+        del self._token
 
     def pause(self) -> None:
         self._waits += 1

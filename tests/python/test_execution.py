@@ -1,11 +1,13 @@
 """How bodies are run: exceptions, cancellation, timeouts, threads and processes."""
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -452,6 +454,29 @@ async def test_starts_at_once_store_their_workflow_once(tmp_path: Path) -> None:
         engine.store.put_plan = counted  # type: ignore[method-assign]
         assert await asyncio.gather(*(engine.run(workflow, n=n) for n in range(20))) == list(range(20))
     assert len(stored) == 1
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_nothing_of_a_body_is_left_in_memory_when_it_has_ended(waits: bool) -> None:
+    tasks: list[weakref.ref[asyncio.Task[Any]]] = []
+
+    async def only(ctx: Context, ev: StartEvent) -> StopEvent:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.append(weakref.ref(task))
+        del task
+        if waits:
+            await ctx.sleep(0)
+        return StopEvent(result=await ctx.call(len, "four"))
+
+    gc.disable()  # what only a search for garbage can free is left over
+    try:
+        async with open_engine() as engine:
+            for _ in range(3):
+                assert await engine.run(Workflow("short", [only])) == 4
+            await until(lambda: not any(task() for task in tasks), within=10)
+    finally:
+        gc.enable()
 
 
 async def test_the_same_key_means_the_same_run() -> None:

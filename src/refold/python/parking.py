@@ -35,7 +35,7 @@ class Suspension(BaseException):
     """Ends a body that cannot be parked, or was dropped. Its command is run again by a body that starts over."""
 
 
-class OpenWait(Struct, gc=False):
+class OpenWait(Struct):
     call: Awaited
     future: "asyncio.Future[Outcome]"
     outcome: Outcome | None = None  # recorded, and not handed over yet
@@ -81,7 +81,7 @@ class DurableWaits(BodyTasks):
         self._restless = 0  # looks in a row at which a task had run
         self._asking: asyncio.Task[None] | None = None
         self._inert = 0
-        self._main = asyncio.current_task()
+        self._main = asyncio.current_task()  # None: it has ended
         self._clocks = clocks_of_task()
         self.begin()
         parking.attach(self)
@@ -154,9 +154,9 @@ class DurableWaits(BodyTasks):
             self._cancel()
 
     def _cancel(self) -> None:
-        assert self._main is not None
         self._is_to_cancel, self.is_cancelled = False, True
-        self._main.cancel()
+        if self._main is not None:
+            self._main.cancel()
 
     async def _wait(self, wait: OpenWait) -> Outcome:
         key = wait.call.key
@@ -261,6 +261,8 @@ class DurableWaits(BodyTasks):
     # When the body rests
 
     def task_ended(self, task: "asyncio.Task[Any]") -> None:
+        if task is self._main:
+            self._main, self._clocks = None, []  # its context leads here, and the two would keep each other alive
         if not task.cancelled() and isinstance(task.exception(), Suspension):
             return  # asked for, so that the loop does not report it as never retrieved
         if self._open:

@@ -76,6 +76,12 @@ class LiveBody:
             finally:
                 self._resting = None
 
+    def forget(self) -> None:
+        """The body has ended and is not looked at again. It leads to this object, and the two would keep each other
+        alive until the garbage is collected."""
+        self._sleeper = None
+        del self.body
+
     def take_report(self) -> Done | None:
         """Return the report of a body that wants to be parked. Without a storable report it cannot be."""
         done, self.parked = self.parked, None
@@ -216,6 +222,8 @@ class LiveBody:
             except Unavailable as error:
                 event(log, WARNING, "parked body waits for the store", fields_of(self.lease), why=text_of(error))
             except RefoldError as error:
+                if leased.done():
+                    return  # it has the lease already, or was dropped
                 event(log, DEBUG, "parked body cannot continue", fields_of(self.lease), why=text_of(error))
                 self._parked.drop(self)
                 return

@@ -358,7 +358,9 @@ class Worker:
                 held.body = None
             done = live.take_report()
             held.live = live if done is not None else None
-            done = done or _came_of(live, held, self.clock, self.redaction)
+            if done is None:
+                done = _came_of(live, held, self.clock, self.redaction)
+                live.forget()
             held.reporting = True  # from here on the desk refuses the report if the lease is lost
         except asyncio.CancelledError:
             held.body = None
