@@ -68,7 +68,7 @@ class BodyTool:
             memory = Memory(recorded=recorded, count=len(recorded))
         else:
             memory = await call.meanwhile.recall()
-        parks = call.parking is not None and body.signature.is_async and body.policy.isolation == "inline"
+        parks = call.parking is not None and body.can_be_parked
         if memory.is_cancelled and (not parks or memory.recorded.keys() <= {RUN_CANCELLED}):
             return Done(Cancelled(RUN_WAS_CANCELLED))  # nothing was recorded that its clean-up could undo
         body_call = BodyCall(call, self.definition, memory, self.services, self.session(call.run))

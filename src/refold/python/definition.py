@@ -66,6 +66,11 @@ class Body(Struct, frozen=True):
     signature: Signature
     policy: Policy
 
+    @property
+    def can_be_parked(self) -> bool:
+        """Whether it may make durable calls, for which it needs a context, on the event loop."""
+        return self.signature.wants_context and self.signature.is_async and self.policy.isolation == "inline"
+
 
 class Definition(Struct, frozen=True):
     workflow: Any
