@@ -2,7 +2,7 @@
 
 from asyncio import CancelledError, current_task, get_running_loop, sleep
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from traceback import clear_frames
 from typing import Any
@@ -107,15 +107,17 @@ class BodyTool:
         if diverged is not None:
             self.originals.keep(call, diverged)
             return Done(Failed(fault_from_exception(diverged)), usage=body_call.usage)
-        _log_unasked(body_call)
+        unasked = tuple(body_call.calls.records.unasked())
+        if unasked:
+            _log_unasked(body_call, unasked)
         if body_call.calls.memory.is_cancelled:
             _log_clean_up(body_call, "it has returned")
             return Done(Succeeded(None))
         self._pass_on(body_call)
         body_call.state.ended = call.command.step
-        return _told(body_call) if mapped else self._completed(body_call)
+        return _told(body_call) if mapped else self._completed(body_call, unasked)
 
-    def _completed(self, body_call: BodyCall) -> Done:
+    def _completed(self, body_call: BodyCall, unasked: tuple[str, ...]) -> Done:
         def renew(stale: StaleWrite) -> Done:
             """Apply the changes of `ctx.update` to the newest value. What they raise fails the try, like the body."""
             try:
@@ -123,7 +125,7 @@ class BodyTool:
             except Exception as error:
                 return self._failed(body_call, error)
             if can_renew:
-                return self._completed(body_call)
+                return self._completed(body_call, unasked)
             return Done(Parked(until=body_call.services.clock.now(), reason="somebody else was faster"))
 
         writes, events = body_call.state.writes(), tuple(body_call.events)
@@ -133,7 +135,7 @@ class BodyTool:
             usage=body_call.usage,
             events=events,
             renew=renew if writes else None,
-            unasked=tuple(body_call.calls.records.unasked()),
+            unasked=unasked,
         )
 
     def _failed(self, body_call: BodyCall, error: BaseException) -> Done:
@@ -195,12 +197,10 @@ def _asked_before(body_call: BodyCall, event: Any) -> str:
     return id if key in calls.recorded or key in calls.memory.awaited else ""
 
 
-def _log_unasked(body_call: BodyCall) -> None:
+def _log_unasked(body_call: BodyCall, unasked: Iterable[str]) -> None:
     """A body that completes without having asked for recorded calls is not the body that made them."""
-    unasked = body_call.calls.records.unasked()
-    if unasked:
-        at = {"run": body_call.call.run, "step": body_call.call.command.step, "command": body_call.call.command.id}
-        log_event(log, WARNING, "body has not asked for recorded calls", at, calls=", ".join(unasked))
+    at = {"run": body_call.call.run, "step": body_call.call.command.step, "command": body_call.call.command.id}
+    log_event(log, WARNING, "body has not asked for recorded calls", at, calls=", ".join(unasked))
 
 
 def _log_clean_up(body_call: BodyCall, why: str) -> None:

@@ -182,6 +182,8 @@ class LiveBody:
         return memory
 
     async def recall(self) -> Memory:
+        if self.has_lease and self.lease.memory is not None:
+            return self.lease.memory  # it came with the claim
         memory: Memory = await self._with_lease(lambda desk: desk.recall())
         return memory
 

@@ -32,13 +32,13 @@ class TryOutput:
     _waiting = _passed = _left_out = 0  # characters; what is left out: lines
     _timer: asyncio.TimerHandle | None = None
     _sending: asyncio.Task[None] | None = None
+    _lines: list[dict[str, Any]]  # as they were printed
+    _ready: list[dict[str, Any]]  # without secrets
+    _streams: dict[str, StreamRedaction]
 
     def __init__(self, lease: Lease, publish: Publish, clock: Clock, redaction: Redaction = NO_REDACTION) -> None:
         self.lease, self.publish, self.clock, self.redaction = lease, publish, clock, redaction
         self._loop = asyncio.get_running_loop()
-        self._lines: list[dict[str, Any]] = []  # as they were printed
-        self._ready: list[dict[str, Any]] = []  # without secrets
-        self._streams: dict[str, StreamRedaction] = {}
 
     def say(self, stream: str, text: str) -> None:
         """Add a line, from any thread. It is added before the loop sees anything that the thread does later."""
@@ -97,7 +97,9 @@ class TryOutput:
         line = {"at": self.clock.now(), "step": command.step, "visit": command.visit, "attempt": command.attempt}
         if command.item is not None:
             line["item"] = command.item
-        self.any = self._has_more = True
+        if not self.any:
+            self.any, self._lines, self._ready, self._streams = True, [], [], {}
+        self._has_more = True
         self._lines.append({**line, "stream": stream, "text": text})
 
     def _redact(self, ending: Ending) -> None:

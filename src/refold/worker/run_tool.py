@@ -182,7 +182,7 @@ async def run_tool(
             done = await _run(lease, settings, tools, clock, beside)
     finally:
         IN_A_BODY.reset(token)
-    done = _put_off(done, lease.command.progress, clock.now())
+    done = _put_off(done, lease.command.progress, clock)
     if beside.watch.delay:
         done = structs.replace(done, started_at=done.started_at + round(beside.watch.delay * SECOND))
     try:
@@ -191,12 +191,12 @@ async def run_tool(
         return Done(Failed(_unreadable(error)), done.started_at)
 
 
-def _put_off(done: Done, progress: Any, now: int) -> Done:
+def _put_off(done: Done, progress: Any, clock: Clock) -> Done:
     """Park a try that a busy service has turned away with the time to come back: no try is used up."""
     fault = done.outcome.fault if isinstance(done.outcome, Failed) else None
     if fault is None or fault.retry_after is None:
         return done
-    since = progress.get(ASKED_SINCE, 0) if isinstance(progress, dict) else 0
+    since, now = progress.get(ASKED_SINCE, 0) if isinstance(progress, dict) else 0, clock.now()
     until = asked_to_wait(fault, since, now)
     if until is None:
         return done
