@@ -184,9 +184,10 @@ def of_one_run(store: Store, size: int) -> None:
 
 
 def of_many_runs(store: Store, size: int) -> None:
-    with store.turn([]) as turn:
-        for n in range(size):
-            put(turn, f"r{n}", note(), commands={"a1": order("a1")})
+    for first in range(0, size, 1_000):
+        with store.turn([]) as turn:
+            for n in range(first, min(first + 1_000, size)):
+                put(turn, f"r{n}", note(), commands={"a1": order("a1")})
 
 
 def beside(store: Store, size: int, **fields: object) -> None:
