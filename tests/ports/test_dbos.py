@@ -63,7 +63,7 @@ async def checkout(ctx: Context, order: str) -> str:
         await ctx.call(update, order, "cancelled")
         return "sold out"
     try:
-        paid = await ctx.wait_for("payment", timeout="120s")
+        paid = await ctx.wait_for("payment", timeout="120s", type=str)
     except TimeoutError:
         paid = "expired"
     if paid != "paid":

@@ -3,7 +3,7 @@
 import asyncio
 import operator
 from functools import reduce
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import refold
 from refold import Collect, Context, Event, Handle, StartEvent, StopEvent, Workflow, open_engine, step
@@ -16,11 +16,16 @@ async def request_of(handle: Handle[Any]) -> str:
     return requests[0].id
 
 
+class Essay(TypedDict):
+    essay: str
+    is_approved: bool
+
+
 @refold.flow
-async def write_essay(ctx: Context, topic: str) -> dict[str, Any]:
+async def write_essay(ctx: Context, topic: str) -> Essay:
     """The functional API: a task writes an essay, and an interrupt asks a person about it."""
     essay = await ctx.call(compose, topic)
-    approved = await ctx.ask("Please approve or reject", metadata={"essay": essay})
+    approved = await ctx.ask("Please approve or reject", metadata={"essay": essay}, type=bool)
     return {"essay": essay, "is_approved": approved}
 
 
@@ -49,7 +54,7 @@ async def ask_age(ctx: Context) -> int:
     """An interrupt in a loop: the question is asked until the answer is a number above zero."""
     question = "What is your age?"
     while True:
-        answer = await ctx.ask(question)
+        answer: object = await ctx.ask(question)
         if isinstance(answer, int) and answer > 0:
             return answer
         question = f"{answer!r} is not a valid age. What is your age?"

@@ -103,7 +103,7 @@ class Review(Workflow[str]):
 
     @step
     async def decide(self, ctx: Context, ev: InputResponseEvent) -> StopEvent:
-        return StopEvent(result=f"{ctx.get('text')}: {ev.response}")
+        return StopEvent(result=f"{ctx.get('text', type=str)}: {ev.response}")
 
 
 async def test_a_person_answers_a_returned_request() -> None:
@@ -164,6 +164,10 @@ class Finished(Event):
     number: int
 
 
+def one_more(done: int) -> int:
+    return done + 1
+
+
 class SharedState(Workflow[int]):
     """Many steps change one value of the run at the same time, and no change is lost."""
 
@@ -175,12 +179,12 @@ class SharedState(Workflow[int]):
 
     @step
     async def work(self, ctx: Context, ev: Task) -> Finished:
-        ctx.update("done", lambda done: done + 1, 0)
+        ctx.update("done", one_more, 0)
         return Finished(number=ev.number)
 
     @step(collect=Collect(Finished, n="expected"))
     async def end(self, ctx: Context, events: list[Finished]) -> StopEvent:
-        return StopEvent(result=ctx.get("done"))
+        return StopEvent(result=ctx.get("done", 0, type=int))
 
 
 async def test_concurrent_changes_of_the_state_are_all_counted() -> None:

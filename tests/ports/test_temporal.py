@@ -47,7 +47,7 @@ async def test_parallel_activities_are_gathered() -> None:
 async def greet_until_exit(ctx: Context) -> list[str]:
     """hello_signal: names come as signals, until one says that it is enough."""
     greetings: list[str] = []
-    while (name := await ctx.wait_for("submit")) != "exit":
+    while (name := await ctx.wait_for("submit", type=str)) != "exit":
         greetings.append(f"Hello, {name}")
     return greetings
 
@@ -96,7 +96,7 @@ async def updatable_timer(ctx: Context, seconds: int) -> str:
     """updatable_timer: a timer whose end can be moved while it runs."""
     while True:
         try:
-            seconds = int(await ctx.wait_for("wake up after", timeout=seconds))
+            seconds = await ctx.wait_for("wake up after", timeout=seconds, type=int)
         except TimeoutError:
             return "fired"
 

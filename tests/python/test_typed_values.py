@@ -7,7 +7,7 @@ from datetime import date
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, NotRequired, TypedDict, TypeVar
+from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, NotRequired, Protocol, TypedDict, TypeVar
 
 import msgspec
 import pytest
@@ -220,6 +220,10 @@ class Client:
     pass
 
 
+class Named(Protocol):
+    name: str
+
+
 @pytest.mark.parametrize(
     "hint",
     [Client, list[Client], Client | None, SecretStr, Keeper, type[int]],
@@ -231,11 +235,11 @@ def test_a_type_that_cannot_be_stored_is_known_before(hint: Any) -> None:
 
 @pytest.mark.parametrize(
     "hint",
-    [Any, object, None, T, Client | int, Receipt, list[Receipt], Rows, Row, Path, dict[str, Any], Price],
+    [Any, object, None, T, Client | int, Receipt, list[Receipt], Rows, Row, Named, Path, dict[str, Any], Price],
     ids=str,
 )
 def test_a_type_that_can_be_stored_is_not_refused(hint: Any) -> None:
-    assert why_not_stored(hint) == ""
+    assert why_not_stored(hint) == why_not_stored(hint, [Place]) == ""
 
 
 charged: list[int] = []

@@ -1,5 +1,6 @@
 """Types flow through the public API: two type checkers read a user's file, and one that is full of mistakes."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -41,13 +42,41 @@ def test_mistakes_are_found_on_their_lines(checker: str, tmp_path: Path) -> None
     assert len(expected) == 8 and found == expected
 
 
-def test_the_ports_of_other_engines_programs_pass_the_strict_mode_of_pyright(tmp_path: Path) -> None:
-    ports = sorted((HERE.parent / "ports").glob("*.py"))
-    for path in ports:
-        (tmp_path / path.name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
+RESULTS = {"run", "result", "call", "run_child", "map"}
+
+
+class Revealed(ast.NodeTransformer):
+    """Asks the checker for the type of each result."""
+
+    def visit_Await(self, node: ast.Await) -> ast.expr:
+        return self._revealed(node, node.value)
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        return self._revealed(node, node)
+
+    def _revealed(self, node: ast.expr, call: ast.expr) -> ast.expr:
+        for child in ast.iter_child_nodes(call):
+            self.visit(child)
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in RESULTS):
+            return node
+        return ast.Call(ast.Name("reveal_type"), [node], [])
+
+
+def test_the_ports_of_other_engines_programs_pass_the_strict_mode_of_pyright_and_no_result_is_any(
+    tmp_path: Path,
+) -> None:
+    for path in sorted((HERE.parent / "ports").glob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        (tmp_path / path.name).write_text(source, encoding="utf-8")
+        (tmp_path / f"revealed_{path.name}").write_text(
+            ast.unparse(Revealed().visit(ast.parse(source))), encoding="utf-8"
+        )
     (tmp_path / "wrong.py").write_text("number: int = 'text'\n", encoding="utf-8")  # it shows that files are read
     (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}', encoding="utf-8")
     command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     errors = [line for line in ended.stdout.splitlines() if " - error" in line]
     assert len(errors) == 1 and "wrong.py" in errors[0], ended.stdout
+    types = re.findall(r'information: Type of "(.*)" is "(?:CoroutineType\[Any, Any, )?(.*)"$', ended.stdout, re.M)
+    assert len(types) > 40
+    assert [(result, type) for result, type in types if re.search("Any|Unknown", type)] == []

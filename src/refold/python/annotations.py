@@ -160,20 +160,22 @@ _NEVER = (collections.abc.Iterator, collections.abc.AsyncIterator, collections.a
 
 
 def _why_no_object(cls: type, known: Collection[type]) -> str:
+    if is_typeddict(cls) or getattr(cls, "_is_protocol", False):
+        return ""  # `issubclass` refuses them
     if any(issubclass(each, cls) for each in known):
         return ""
     if cls in _NEVER or cls in (collections.abc.Generator, collections.abc.AsyncGenerator):
         return f"{a(cls.__name__)} cannot be stored"
     if hasattr(cls, "get_secret_value"):
         return why_unstorable(cls)
-    if is_storable(cls) or is_typeddict(cls) or _is_abstract(cls):
+    if is_storable(cls) or _is_abstract(cls):
         return ""
     return "" if any(issubclass(each, cls) for each in PLAIN_CLASSES) else why_unstorable(cls)
 
 
 def _is_abstract(cls: type) -> bool:
     is_general = cls.__module__ in ("collections.abc", "typing", "numbers", "os")
-    return is_general or inspect.isabstract(cls) or getattr(cls, "_is_protocol", False)
+    return is_general or inspect.isabstract(cls)
 
 
 def codec_for_call(codec: ValueCodec, function: Callable[..., Any]) -> ValueCodec:

@@ -7,14 +7,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from refold.testing.bench.bench import EPOCH, PATIENCE, Bench, Target
 from refold.testing.bench.fakes import Called
 from refold.testing.bench.given import GivenRun
 from refold.testing.bench.recordings import Recording
-from refold.testing.bench.run import LONG, Run
+from refold.testing.bench.run import LONG, R, Run
 
+if TYPE_CHECKING:
+    from refold.python.workflow import Flow, Workflow
+
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -32,16 +36,16 @@ class _Thread:
         self._pool.shutdown()
 
 
-class AsyncRun:
+class AsyncRun(Generic[R]):
     """What a run is and does is at hand in `sync`; what lets time pass is awaited."""
 
-    def __init__(self, thread: _Thread, run: Run) -> None:
+    def __init__(self, thread: _Thread, run: Run[R]) -> None:
         self._thread, self.sync, self.id = thread, run, run.id
 
     def __repr__(self) -> str:
         return repr(self.sync)
 
-    async def result(self, within: str | float = LONG) -> Any:
+    async def result(self, within: str | float = LONG) -> R:
         return await self._thread.do(self.sync.result, within)
 
     @property
@@ -85,8 +89,28 @@ class AsyncBench:
     def __init__(self, thread: _Thread, bench: Bench) -> None:
         self._thread, self.sync = thread, bench
 
+    @overload
+    async def run(self, workflow: "Flow[P, T]", /, *inputs: P.args, **named: P.kwargs) -> T: ...
+
+    @overload
+    async def run(self, workflow: "Workflow[T] | type[Workflow[T]]", /, *inputs: Any, **named: Any) -> T: ...
+
+    @overload
+    async def run(self, workflow: Target, /, *inputs: Any, **named: Any) -> Any: ...
+
     async def run(self, workflow: Target, /, *inputs: Any, **named: Any) -> Any:
         return await self._thread.do(self.sync.run, workflow, *inputs, **named)
+
+    @overload
+    async def start(self, workflow: "Flow[P, T]", /, *inputs: P.args, **named: P.kwargs) -> AsyncRun[T]: ...
+
+    @overload
+    async def start(
+        self, workflow: "Workflow[T] | type[Workflow[T]]", /, *inputs: Any, **named: Any
+    ) -> AsyncRun[T]: ...
+
+    @overload
+    async def start(self, workflow: Target, /, *inputs: Any, **named: Any) -> AsyncRun: ...
 
     async def start(self, workflow: Target, /, *inputs: Any, **named: Any) -> AsyncRun:
         return AsyncRun(self._thread, await self._thread.do(self.sync.start, workflow, *inputs, **named))

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar, overload
 
 from refold.core.expressions import Values
 from refold.core.outcomes import SECOND
@@ -21,6 +21,7 @@ from refold.errors import Conflict
 from refold.playbooks.playbook import Playbook
 from refold.python.definition import Definition
 from refold.python.load import load
+from refold.python.workflow import Flow, Workflow
 from refold.registry import LazyRegistry
 from refold.runtime.engine import Engine
 from refold.runtime.turn_thread import inline
@@ -39,6 +40,8 @@ from refold.testing.bench.virtual_loop import TooLong, VirtualClock, VirtualLoop
 from refold.wiring import World, assemble
 from refold.wiring.playbook_files import playbook
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 Target = Any
 """A subclass of Workflow, an instance of one, a flow, a plan, or the path of a playbook."""
@@ -70,10 +73,28 @@ class Bench:
         self._ids = count(1).__next__
         self._open(seed, secrets or {}, settings or Settings())
 
+    @overload
+    def run(self, workflow: Flow[P, R], /, *inputs: P.args, **named: P.kwargs) -> R: ...
+
+    @overload
+    def run(self, workflow: Workflow[R] | type[Workflow[R]], /, *inputs: Any, **named: Any) -> R: ...
+
+    @overload
+    def run(self, workflow: Target, /, *inputs: Any, **named: Any) -> Any: ...
+
     def run(self, workflow: Target, /, *inputs: Any, **named: Any) -> Any:
         """Start it and wait for its result, however long that takes in virtual time. Raises RunFailed or
         RunCancelled; raises StillGoing if it waits for something that does not come by itself."""
         return self.start(workflow, *inputs, **named).result()
+
+    @overload
+    def start(self, workflow: Flow[P, R], /, *inputs: P.args, **named: P.kwargs) -> Run[R]: ...
+
+    @overload
+    def start(self, workflow: Workflow[R] | type[Workflow[R]], /, *inputs: Any, **named: Any) -> Run[R]: ...
+
+    @overload
+    def start(self, workflow: Target, /, *inputs: Any, **named: Any) -> Run: ...
 
     def start(self, workflow: Target, /, *inputs: Any, **named: Any) -> Run:
         """Start it and let it go on until it waits."""

@@ -1,8 +1,9 @@
 """A run on a bench: how it stands, and what a person or the world does to it."""
 
 import asyncio
+import typing
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 from refold.core.faults import fault_text
 from refold.core.fold.apply import Record
@@ -20,7 +21,13 @@ from refold.runtime.engine import Engine
 from refold.runtime.handle import Handle
 from refold.stores.memory import MemoryStore
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    R = TypeVar("R", covariant=True, default=Any)
+else:
+    R = typing.TypeVar("R", covariant=True)
+T = typing.TypeVar("T")
 LONG = "4000d"  # of virtual time, in which whatever waits for a time has come
 LATER = ("join", "loop", "final")  # steps that others come before
 SHOWN = 40  # facts of a history
@@ -40,17 +47,17 @@ class StillGoing(AssertionError):
     """A run does not come to its end by itself; the message says what it waits for."""
 
 
-class Run:
-    def __init__(self, bench: RunBench, id: str, handle: Handle | None) -> None:
+class Run(Generic[R]):
+    def __init__(self, bench: RunBench, id: str, handle: Handle[R] | None) -> None:
         self._bench, self.id, self.handle = bench, id, handle
 
     def __repr__(self) -> str:
         return f"<Run {self.id}: {self.status}>"
 
-    def result(self, within: str | float = LONG) -> Any:
+    def result(self, within: str | float = LONG) -> R:
         """When it has ended, in virtual time. Raises RunFailed, RunCancelled or StillGoing."""
 
-        async def result() -> Any:
+        async def result() -> R:
             engine = self._bench.engine
             coming = self.handle.result() if self.handle is not None else engine.result(self.id)
             return await asyncio.wait_for(coming, seconds(within))
