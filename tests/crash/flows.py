@@ -21,7 +21,7 @@ from tests.crash.evidence import Evidence, read
 from tests.crash.interrupted import CHECKPOINT_AT, TRUNCATE_AT, Figures, copied, live
 from tests.crash.processes import emptied
 
-QUICK = Settings(lease_for=0.3, sweep_every=0.05, poll=0.05)
+QUICK = Settings(lease_for=3.0, sweep_every=0.05, poll=0.05)  # a slow machine loses no lease; a dead worker is seen
 ROUNDS = 2
 LINES = Path("lines")  # in the folder that the process works in
 
