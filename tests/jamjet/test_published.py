@@ -263,3 +263,28 @@ def test_whoever_is_bound_is_read_by_its_kind(tmp_path: Path) -> None:
 def test_metadata_beside_a_workflow_is_a_warning_and_makes_it_no_playbook() -> None:
     made = read_text(graph("a: {}") + "metadata: {author: me}\n")
     assert (made.plan.language, [each.code for each in made.warnings]) == ("jamjet", ["unknown-key"])
+
+
+CATALOG = """\
+tools:
+  look: {description: Look something up, input_schema: {type: object}}
+agents:
+  one:
+    strategy: react
+    goal: g
+    model: m
+    limits: {max_iterations: 2, max_cost_usd: 1, timeout_seconds: 9}
+    uses: [tool:look]
+"""
+
+
+def test_a_tool_of_which_a_fleet_has_only_a_description_is_the_one_that_is_bound() -> None:
+    plan = read_text(CATALOG, unit="one").plan
+    assert "- look: Look something up" in plan.steps[0].input["input"]["messages"]["$messages"]["prompt"]
+    think = [{"content": {"action": "look"}}]
+    played = play(read_text(CATALOG, unit="one"), {}, {"answers": {"__think_0__": think, "__act_0__": [7]}})
+    assert played.visits[:3] == ["__think_0__", "__react_guard_0__", "__act_0__"]
+    with pytest.raises(InvalidPlaybook) as refused:
+        read_text(CATALOG, Bindings(models={"*": LLM}), unit="one")
+    assert [each.code for each in refused.value.problems] == ["unknown-tool"]
+    assert "tools: {look:" in refused.value.problems[0].hint

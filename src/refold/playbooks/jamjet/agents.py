@@ -56,7 +56,7 @@ def read_agent(
     read_whole(reading, draft, with_servers(parts))
     limits = _limits(reading, given, owner, draft)
     draft.partial = given.value("on_limit_exceeded") == "return_partial"
-    tools = _tools(reading, given, owner)
+    tools = _tools(reading, given, owner, draft.tools)
     if not all(name in given for name in ("strategy", "goal", "model")) or limits is None:
         return draft
     Expressions(reading, False).text(given.found["goal"], owner)
@@ -105,7 +105,8 @@ def _limits(reading: Reading, given: Given, owner: str, draft: GraphDraft) -> in
     return rounds
 
 
-def _tools(reading: Reading, given: Given, owner: str) -> dict[str, Mapping[str, Any]]:
+def _tools(reading: Reading, given: Given, owner: str, described: Mapping[str, Given]) -> dict[str, Mapping[str, Any]]:
+    """Return the tools of an agent with what is known about them: what it says itself, else what the file says."""
     found: dict[str, Mapping[str, Any]] = {}
     listed = given.get("tools")
     for each in listed.nodes if listed is not None else ():
@@ -117,6 +118,9 @@ def _tools(reading: Reading, given: Given, owner: str) -> dict[str, Mapping[str,
         found[name] = each.value if isinstance(each.value, dict) else {}
     used: Sequence[str] = given.value("uses", ())
     found |= {name.removeprefix("tool:"): {} for name in used if name.startswith("tool:") and name[5:] not in found}
+    for name, about in found.items():
+        if name in described and isinstance(text := described[name].value("description"), str):
+            found[name] = {"description": text, **about}
     return found
 
 

@@ -59,7 +59,7 @@ def read_ir(reading: Reading, root: Node) -> GraphDraft:
     given = read_fields(reading, root, ROOT, "the workflow", PARTS, open=True)
     draft = GraphDraft(name=given.value("workflow_id", ""), root=root, version=given.value("version", ""))
     draft.metadata = {name: given.value(name) for name in ("name", "description", "labels", "version") if name in given}
-    read_whole(reading, draft, root.nodes)
+    read_whole(reading, draft, root.nodes, strict=True)
     _read_limit(draft, given.get("strategy_metadata"))
     nodes = given.get("nodes")
     for name, node in nodes.nodes.items() if nodes is not None else ():

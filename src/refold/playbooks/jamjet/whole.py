@@ -5,6 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import structs
+
 from refold.core.plan import Input, Retry
 from refold.names import did_you_mean
 from refold.playbooks.jamjet.drafts import CLASSES, GraphDraft, Policy
@@ -47,6 +49,7 @@ TOOL = (
     Field("permissions", "list", "have no effect"),
     Field("description", "text", "for people and models"),
 )
+WHO_RUNS_IT = {"kind", "reference", "ref"}
 SERVER = (
     Field("transport", "text", "how it is reached", choices=("stdio", "http_sse", "http", "web_socket")),
     Field("command", "any", "the program"),
@@ -91,15 +94,19 @@ TYPES = {
 }
 
 
-def read_whole(reading: Reading, draft: GraphDraft, nodes: Mapping[str, Node]) -> None:
-    """Read the parts that are there, whatever form they stand in."""
+# A tool that is only described, for models: who runs it is in the bindings.
+DESCRIBED_TOOL = tuple(structs.replace(field, needed=False) for field in TOOL)
+
+
+def read_whole(reading: Reading, draft: GraphDraft, nodes: Mapping[str, Node], strict: bool = False) -> None:
+    """Read the parts that are there, whatever form they stand in. If `strict`, each tool says who runs it."""
     draft.retries = {
         name: read_retry(reading, node, f"retry policy `{name}`")
         for name, node in _entries(reading, nodes, "retry_policies")
     }
     _read_timeouts(reading, draft, nodes.get("timeouts"))
     draft.models = _each(reading, nodes, "models", MODEL, "model")
-    draft.tools = _each(reading, nodes, "tools", TOOL, "tool")
+    draft.tools = _each(reading, nodes, "tools", TOOL, "tool", strict)
     draft.servers = _each(reading, nodes, "mcp_servers", SERVER, "server")
     draft.remotes = _each(reading, nodes, "remote_agents", REMOTE, "remote agent")
     if "policy" in nodes and nodes["policy"].value is not None:
@@ -125,12 +132,19 @@ def _entries(reading: Reading, nodes: Mapping[str, Node], name: str) -> list[tup
 
 
 def _each(
-    reading: Reading, nodes: Mapping[str, Node], name: str, fields: tuple[Field, ...], noun: str
+    reading: Reading,
+    nodes: Mapping[str, Node],
+    name: str,
+    fields: tuple[Field, ...],
+    noun: str,
+    strict: bool = False,
 ) -> dict[str, Given]:
     found = {}
     for key, node in _entries(reading, nodes, name):
         if fields is MODEL and isinstance(node.value, str):  # a short form: the name at its provider
             found[key] = Given(node, {"model": node})
+        elif fields is TOOL and not strict and isinstance(node.value, dict) and not node.nodes.keys() & WHO_RUNS_IT:
+            found[key] = read_fields(reading, node, DESCRIBED_TOOL, f"{noun} `{key}`", open=True)
         else:
             found[key] = read_fields(reading, node, fields, f"{noun} `{key}`", open=True)
     return found

@@ -98,8 +98,7 @@ class Workshop:
         found: dict[str, Task] = {}
         for name, place in self.draft.agent_tools.items():
             node = NodeDraft(name, "tool", place, place, Given(place, {}))
-            known = self.known("tools", name)
-            task = _tool_of(self, node, known) if known is not None else self.bindings.tool(name)
+            task = _named_tool(self, node, name)
             if task is None:
                 message = f"there is no tool `{cut(name)}`, and none is bound"
                 self.reading.at(place, "unknown-tool", message, how_to_bind("tools", name))
@@ -231,8 +230,7 @@ def _python(shop: Workshop, node: NodeDraft) -> NodeWork:
 def _tool(shop: Workshop, node: NodeDraft) -> NodeWork:
     ref = node.text("tool_ref", node.id)
     arguments, info = shop.arguments(node), shop.result_info(node)
-    known = shop.known("tools", ref)
-    task = _tool_of(shop, node, known) if known is not None else shop.bindings.tool(ref)
+    task = _named_tool(shop, node, ref)
     if isinstance(task, NodeWork):
         return task
     if task is None:
@@ -240,8 +238,14 @@ def _tool(shop: Workshop, node: NodeDraft) -> NodeWork:
     return structs.replace(shop.bound_work(node, task, arguments, **info), names=(ref,))
 
 
+def _named_tool(shop: Workshop, node: NodeDraft, name: str) -> "Task | NodeWork | None":
+    """The tool of this name: as the file says, or as it is bound if the file has only its description."""
+    known = shop.known("tools", name)
+    return _tool_of(shop, node, known) if known is not None and "kind" in known else shop.bindings.tool(name)
+
+
 def _tool_of(shop: Workshop, node: NodeDraft, known: Given) -> "Task | NodeWork | None":
-    """A tool that the file describes."""
+    """A tool of which the file says who runs it."""
     reference = known.value("reference", "")
     match known.value("kind"):
         case "python":
