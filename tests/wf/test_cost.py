@@ -1,13 +1,20 @@
 """What it costs to read and check a file: a small multiple of splitting it into words."""
 
+import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from refold.errors import NotFound
 from refold.playbooks.bindings import Bindings, command_for_agents, with_agent
 from refold.playbooks.children import ChildReader
+from refold.playbooks.wf.agents import Agents
 from refold.playbooks.wf.checks import Checker
+from refold.playbooks.wf.nodes import Call, walk
+from refold.playbooks.wf.project import Project
 from refold.playbooks.wf.reader import parse, read_wf
 from refold.playbooks.wf.reading import WfReading
 from refold.playbooks.wf.tokens import words_of
@@ -44,6 +51,7 @@ TEXT = (
 BOUND = with_agent(Bindings(), command_for_agents(["true"]))
 FILE = "/nowhere/big.wf"
 MOST = 3.0
+MOST_WITH_PLAN = 7.0
 
 
 def children() -> ChildReader[Any]:
@@ -59,10 +67,14 @@ def children() -> ChildReader[Any]:
 
 
 def checked() -> None:
+    """Read the words and the grammar, check the tree, and find who answers for each agent."""
     reading = WfReading(TEXT, FILE, children(), lambda: BOUND)
     file = parse(reading)
     assert file is not None
     Checker(reading, file, lambda node: (), {}).check(file)
+    agents = Agents(reading, Project(FILE, file.name, reading.child_reader.load), ())
+    found = [agents.asked(each.agent, False, each.keys, None, ()) for each in walk(file.body) if isinstance(each, Call)]
+    assert len(found) == TEXT.count("call ")
     assert reading.problems == []
 
 
@@ -80,6 +92,27 @@ def test_reading_and_checking_300_lines_costs_at_most_three_times_their_words() 
     assert TEXT.count("\n") >= 300
     words = cost(lambda: words_of(TEXT))
     read = cost(checked)
-    whole = cost(lambda: read_wf(TEXT, FILE, children(), lambda: BOUND, gh=False), 5)
+    whole = cost(lambda: read_wf(TEXT, FILE, children(), lambda: BOUND, gh=False))
     print(f"words {words * 1000:.2f} ms; read and checked {read / words:.2f} times, with its plan {whole / words:.2f}")
     assert read <= MOST * words
+    assert whole <= MOST_WITH_PLAN * words
+
+
+def test_each_folder_of_agents_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / ".conductor" / "agents"
+    folder.mkdir(parents=True)
+    names = [f"agent{number}" for number in range(40)]
+    for name in names:
+        (folder / f"{name}.md").write_text("Do it.")
+    listed: list[str] = []
+    names_in = os.listdir
+
+    def listdir(path: str) -> list[str]:
+        listed.append(path)
+        return names_in(path)
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    project = Project(str(tmp_path / "x.wf"), "x", lambda file: Path(file).read_bytes())
+    assert all(project.agent(name, False, ()) is not None for name in names)
+    assert project.agent("nobody", False, ()) is None
+    assert len(listed) == len(set(listed)) <= 4

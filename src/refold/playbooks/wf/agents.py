@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from refold.core.pipeline import Task
 from refold.core.plan import Call
 from refold.playbooks.bindings import bound_data, how_to_bind, with_environment
 from refold.playbooks.wf.nodes import Scalar, stem
@@ -29,6 +30,7 @@ class Agents:
         self.reading, self.project, self.reserved = reading, project, list(reserved)
         self.given = reading.child_reader.identity  # that the caller of this file has given it
         self._schemas: dict[str, dict[str, Any] | None] = {}
+        self._tasks: dict[str, Task | None] = {}
         self._bound: dict[int, tuple[dict[str, Any], set[str] | None]] = {}  # by tool: its data, the inputs it reads
 
     def asked(
@@ -40,7 +42,8 @@ class Agents:
         snippets: Sequence[Scalar],
     ) -> Asked:
         key = stem(agent.text) if is_path else agent.text
-        file = self._file(agent, is_path, keys.get("plugin_dirs", ()))
+        task = self._task(key)
+        file = self._file(agent, is_path, key, task is not None, keys.get("plugin_dirs", ()))
         rules = self._rules(output) if output is not None else None
         texts = [file.prompt, *(text for each in snippets if (text := self._snippet(each)) is not None)]
         settings: dict[str, Any] = {"reads": "flow", "reserved": self.reserved}
@@ -62,10 +65,9 @@ class Agents:
         if keys.get("plugin_dirs"):
             config["plugin_dirs"] = [{"$plain": each.text} for each in keys["plugin_dirs"]]
         name = keys.get("as") or self.given
-        env = self.identity(agent, keys.get("as"))
+        env = self.identity(agent, keys.get("as")) if name else {}
         if name:
             config["identity"] = {"$plain": name}
-        task = self.reading.bindings.agent(key)
         if task is not None:
             if id(task) not in self._bound:
                 names = _inputs_read(task.kind, [task.keys, task.input, task.rendered])
@@ -78,7 +80,13 @@ class Agents:
                 config["inputs"] = {name: {"$variable": name} for name in sorted(names)}
         return Asked(Call("agent", settings), {"input": {}, "config": config})
 
-    def _file(self, agent: Scalar, is_path: bool, plugins: Sequence[Scalar]) -> AgentFile:
+    def _task(self, key: str) -> Task | None:
+        """Return the tool that is bound to an agent."""
+        if key not in self._tasks:
+            self._tasks[key] = self.reading.bindings.agent(key)
+        return self._tasks[key]
+
+    def _file(self, agent: Scalar, is_path: bool, key: str, is_bound: bool, plugins: Sequence[Scalar]) -> AgentFile:
         try:
             found = self.project.agent(agent.text, is_path, tuple(each.text for each in plugins))
         except BadPath as error:
@@ -86,16 +94,15 @@ class Agents:
             return NO_FILE
         for flaw in found.flaws if found is not None else ():
             self.reading.warn(agent, "agent-file", flaw)
-        bound = self.reading.bindings.agent(stem(agent.text) if is_path else agent.text)
-        if found is None and (is_path or bound is None):
+        if found is None and (is_path or not is_bound):
             hint = f"write `.conductor/agents/{agent.text}.md` or `agents/{agent.text}.md`"
             if is_path:
                 hint = "the path begins in the folder of the project and ends with `.md`"
             else:
                 hint += f"; or {how_to_bind('agents', agent.text)}"
             self.reading.at(agent, "unknown-agent", f"there is no agent `{agent.text}`", hint)
-        elif bound is None:
-            self.not_bound("agents", stem(agent.text) if is_path else agent.text, agent)
+        elif not is_bound:
+            self.not_bound("agents", key, agent)
         return found or NO_FILE
 
     def not_bound(self, section: str, name: str, at: Scalar) -> None:

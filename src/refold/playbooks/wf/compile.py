@@ -83,6 +83,8 @@ class Site(Struct, frozen=True):
 
     def inside(self, keys: Mapping[str, Any]) -> "Site":
         """Return the surroundings of what stands in a block with these keys."""
+        if "output" not in keys and "with" not in keys:
+            return self
         return structs.replace(
             self, output=keys.get("output", self.output), snippets=(*self.snippets, *keys.get("with", ()))
         )
@@ -100,10 +102,11 @@ class Compiler:
         self._end = ""
 
     def plan(self, file: File, body: list[Node], name: str, constants: dict[str, Any]) -> Plan:
-        self._name_all(body)
+        nodes = walk(body)
+        self._name_all(nodes)
         entry = self._body(body, "", Site()) or self._finish()
-        keys = list(dict.fromkeys(filter(None, map(key_of, walk(body)))))
-        fallbacks = [node.keys["on_fail"] for node in walk(body) if isinstance(node.keys.get("on_fail"), Scalar)]
+        keys = list(filter(None, map(key_of, nodes)))
+        fallbacks = [node.keys["on_fail"] for node in nodes if isinstance(node.keys.get("on_fail"), Scalar)]
         keys += [fallback_key(each) for each in fallbacks if each.text != "continue"]
         inputs = tuple(
             Input(
@@ -126,12 +129,12 @@ class Compiler:
 
     # Names
 
-    def _name_all(self, body: list[Node]) -> None:
-        for node in walk(body):
+    def _name_all(self, nodes: list[Node]) -> None:
+        for node in nodes:
             match node:
-                case Test():
-                    self._names[id(node)] = self._block_name(node.word)
-                case LoopNode():
+                case AgentCall():
+                    self._names[id(node)] = self.free(node.key)
+                case Test() | LoopNode():
                     self._names[id(node)] = self._block_name(node.word)
                 case Parallel():
                     self._names[id(node)] = self._block_name("parallel")
@@ -145,8 +148,8 @@ class Compiler:
     def free(self, name: str) -> str:
         """Return a name for a step: the name itself, then `name@2`, `name@3`."""
         name = name.replace("/", "_").replace("#", "_")
-        self._taken[name] = self._taken.get(name, 0) + 1
-        return name if self._taken[name] == 1 else self.free(f"{name}@{self._taken[name]}")
+        count = self._taken[name] = self._taken.get(name, 0) + 1
+        return name if count == 1 else self.free(f"{name}@{count}")
 
     def _block_name(self, word: str) -> str:
         number = self._taken[f"{word}_"] = self._taken.get(f"{word}_", 0) + 1

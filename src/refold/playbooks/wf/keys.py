@@ -196,6 +196,9 @@ TABLES: Mapping[str, Mapping[str, Key]] = {
 }
 
 
+REQUIRED = {name: [key for key, each in table.items() if each.required] for name, table in TABLES.items()}
+
+
 def gate_table(name: str) -> str:
     """Return the name of the table for a gate of this name."""
     if name in HUMAN_GATES:
@@ -226,11 +229,12 @@ def read_pairs(
             keys.values[pair.key] = pair.value
             try:
                 keys.meant[pair.key] = known[pair.key].read(pair.key, pair.value)
-                _check_map(pair.value, report)
+                if not isinstance(pair.value, Scalar):
+                    _check_map(pair.value, report)
             except Wrong as wrong:
                 report(wrong.code, wrong.message, wrong.value.at, wrong.value.end, wrong.hint)
-    for name, key in known.items():
-        if key.required and name not in keys.values and missing:
+    for name in REQUIRED[table]:
+        if name not in keys.values and missing:
             report("missing-key", f"`{node}` needs `{name}`", at, end, f"add `{name} = …`")
     return keys
 

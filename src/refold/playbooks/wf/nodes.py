@@ -1,6 +1,6 @@
 """What a `.wf` file says, as a tree: its inputs and nodes, with the offset of each part in the text."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -120,26 +120,30 @@ def stem(path: str) -> str:
     return path.rsplit("/", 1)[-1].removesuffix(".md").replace("#", "_")
 
 
-def bodies_of(node: Node) -> Iterator[list[Node]]:
-    """Yield the lists of nodes that stand inside a node."""
+def _bodies_of(node: Node) -> "tuple[Sequence[Node], ...]":
+    """Return the lists of nodes that stand inside a node."""
     match node:
         case Test():
-            yield node.body
-            yield node.otherwise
+            return node.body, node.otherwise
         case Loop() | Do() | Block():
-            yield node.body
+            return (node.body,)
         case Parallel():
-            yield list(node.calls)
-        case _:
-            pass
+            return (node.calls,)
+    return ()
 
 
-def walk(nodes: list[Node]) -> Iterator[Node]:
-    """Yield all nodes, in the order of the file."""
+FLAT = (Call, Script, Gate, ChildCall, Foreach)  # nodes in which no others stand
+
+
+def walk(nodes: "Sequence[Node]") -> list[Node]:
+    """Return all nodes, in the order of the file."""
+    found: list[Node] = []
     for node in nodes:
-        yield node
-        for body in bodies_of(node):
-            yield from walk(body)
+        found.append(node)
+        if type(node) not in FLAT:
+            for body in _bodies_of(node):
+                found += walk(body)
+    return found
 
 
 def key_of(node: Node) -> str:

@@ -55,6 +55,7 @@ class Project:
         self._texts: dict[str, str | None] = {}
         self._agents: dict[tuple[str, tuple[str, ...]], AgentFile | None] = {}
         self._folders: dict[str, frozenset[str]] = {}
+        self._agent_folders: list[tuple[str, bool]] | None = None
 
     def agent(self, name: str, is_path: bool, plugins: tuple[str, ...]) -> AgentFile | None:
         """Return the file of an agent. Raises BadPath."""
@@ -65,15 +66,26 @@ class Project:
         return self._agents[name, plugins]
 
     def _named_agent(self, name: str, plugins: tuple[str, ...]) -> AgentFile | None:
-        places = [f"{self._own}/agents", ".conductor/agents", ".claude/agents"]
-        found = self._first(f"{place}/{name}.md" for place in places)
-        if found is None and self._is_listed(os.path.join(self.beside, "agents"), f"{name}.md"):
-            found = os.path.join(self.beside, "agents", f"{name}.md")
-        if found is None:
+        if self._agent_folders is None:
+            self._agent_folders = self._find_agent_folders()
+        found, file = None, f"{name}.md"
+        for folder, is_own in self._agent_folders:
+            if file in self._files_of(os.path.join(self.folder, folder) if is_own else folder):
+                found = self._readable(f"{folder}/{file}") if is_own else os.path.join(folder, file)
+            if found is not None:
+                break
+        if found is None and plugins:
             for plugin in plugins:
                 check_path(plugin)
-            found = self._first(f"{plugin}/agents/{name}.md" for plugin in plugins)
+            found = self._first(f"{plugin}/agents/{file}" for plugin in plugins)
         return self._as_agent(found)
+
+    def _find_agent_folders(self) -> list[tuple[str, bool]]:
+        """Return the folders of agents that have files, and whether a folder is given from that of the project."""
+        places = [f"{self._own}/agents", ".conductor/agents", ".claude/agents"]
+        found = [(place, True) for place in places if self._files_of(os.path.join(self.folder, place))]
+        beside = os.path.join(self.beside, "agents")
+        return [*found, (beside, False)] if self._files_of(beside) else found
 
     def snippet(self, name: str) -> str | None:
         return self._named(name, "prompts", ".md")
@@ -86,7 +98,7 @@ class Project:
 
     def workflow(self, name: str) -> str | None:
         """Return the file of another workflow, as it is seen from here."""
-        if self._is_listed(self.beside, f"{name}.wf"):
+        if f"{name}.wf" in self._files_of(self.beside):
             return os.path.join(self.beside, f"{name}.wf")
         return self._first([f".conductor/workflows/{name}.wf"])
 
@@ -110,19 +122,21 @@ class Project:
         """Return the whole path of a file of the project, if there is one. Raises BadPath."""
         check_path(path)
         folder, _, name = path.rpartition("/")
-        if not self._is_listed(os.path.join(self.folder, folder), name):
+        if name not in self._files_of(os.path.join(self.folder, folder)):
             return None
         whole = self._inside(path)
         return whole if self._text(whole) is not None else None
 
-    def _is_listed(self, folder: str, name: str) -> bool:
-        """Whether a folder has a file of this name; each folder is read once."""
-        if folder not in self._folders:
+    def _files_of(self, folder: str) -> frozenset[str]:
+        """Return the names in a folder, which is read once."""
+        found = self._folders.get(folder)
+        if found is None:
             try:
-                self._folders[folder] = frozenset(os.listdir(folder or "."))
+                found = frozenset(os.listdir(folder or "."))
             except OSError:
-                self._folders[folder] = frozenset()
-        return name in self._folders[folder]
+                found = frozenset()
+            self._folders[folder] = found
+        return found
 
     def _inside(self, path: str) -> str:
         """Return the whole path of a file of the project. Raises BadPath if it is outside of it."""
