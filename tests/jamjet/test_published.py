@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from refold.core.pipeline import Task
 from refold.errors import NotFound, RunFailed
 from refold.playbooks.bindings import Bindings
 from refold.playbooks.problems import InvalidPlaybook
@@ -288,3 +289,51 @@ def test_a_tool_of_which_a_fleet_has_only_a_description_is_the_one_that_is_bound
         read_text(CATALOG, Bindings(models={"*": LLM}), unit="one")
     assert [each.code for each in refused.value.problems] == ["unknown-tool"]
     assert "tools: {look:" in refused.value.problems[0].hint
+
+
+def test_a_node_of_type_end_may_be_called_end() -> None:
+    played_ = played(graph(f"a: {{{FN}, next: end}}\nend: {{type: end}}"))
+    assert (played_.status, played_.visits) == ("completed", ["a"])
+    [refused] = problems(graph("a: {}\nend: {type: tool}"))
+    assert refused.code == "wrong-id"
+
+
+def test_the_goal_of_an_agent_reads_keys_of_the_state_by_their_bare_names() -> None:
+    limits = "{max_iterations: 1, max_cost_usd: 1, timeout_seconds: 9}"
+    goal = "Find {{ topic }}, {{ state.depth }}"
+    text = f"agent: {{id: a, strategy: react, goal: '{goal}', model: m, limits: {limits}}}"
+    with engine() as t:
+        t.fake("__think_0__", {"content": "x"})
+        t.fake("__finalize__", {"content": "x"})
+        t.run(read_text(text), topic="birds", depth="deeply")
+        [called] = t.calls("__think_0__")
+    assert "The goal: Find birds, deeply" in str(called.input)
+
+
+def test_an_input_may_be_a_list_of_texts() -> None:
+    text = graph("a: {}", head=", state_schema: {names: 'list[str]', about: 'dict[str, int]'}")
+    schemas = {each.name: each.schema for each in read_text(text).plan.inputs}
+    assert schemas == {"names": {"type": "array", "items": {"type": "string"}}, "about": {"type": "object"}}
+    [refused] = problems(graph("a: {}", head=", state_schema: {names: 'list[word]'}"))
+    assert refused.code == "bad-value"
+
+
+def test_a_tool_that_the_model_of_an_agent_chooses_gets_its_arguments_and_nothing_else() -> None:
+    site = Site()
+    site["/look"] = lambda asked: says({"n": 3})
+    with served(site) as url, engine() as t:
+        bound = Task(name="look", kind="http", keys={"url": f"{url}/look"})
+        t.allow("http")
+        t.fake("__think_0__", {"content": json.dumps({"action": "look", "input": {"query": "why"}})})
+        for name in ("__observe_0__", "__think_1__", "__finalize__"):
+            t.fake(name, {"content": "x"})
+        made = read_text(CATALOG, Bindings(models={"*": LLM}, tools={"look": bound}), unit="one")
+        result = t.run(made)
+    assert [json.loads(each.body) for each in site.asked] == [{"query": "why"}]
+    assert result["__act_0_output__"] == {"n": 3}
+
+
+def test_a_model_that_many_nodes_of_an_agent_ask_is_reported_once() -> None:
+    with pytest.raises(InvalidPlaybook) as refused:
+        read_text(CATALOG, Bindings(), unit="one")
+    assert sorted(each.code for each in refused.value.problems) == ["unknown-model", "unknown-tool"]

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from refold.playbooks.bindings import how_to_bind
 from refold.playbooks.problems import InvalidPlaybook
 from refold.playbooks.wf.schemas import read_schema
 from refold.testing import engine
@@ -223,3 +225,43 @@ def test_gates_of_pull_requests_ask_the_program_gh(tmp_path: Path, monkeypatch: 
         assert started.status == "completed"
         assert [call.step for call in t.calls()] == ["pr_checks"] * 3 + ["pr_approval"] * 3
         assert t.calls()[0].config["command"][:3] == ["gh", "pr", "checks"]
+
+
+def test_the_shortest_way_to_bind_a_gate_asks_a_program_until_it_succeeds(tmp_path: Path) -> None:
+    bound = json.loads(json.dumps(yaml.safe_load(how_to_bind("gates", "ready").split("`")[1])))["gates"]["ready"]
+    bound["check"]["command"] = ["sh", "-c", 'test "$WHO" = ann && test -e done || { touch done; exit 1; }']
+    bindings = {"gates": {"ready": bound}, "identities": {"ann": {"env": {"WHO": "ann"}}}}
+    program = Program(text="workflow main { gate ready { timeout = 5m as = ann } }", bindings=bindings)
+    file = lay_out(program, tmp_path / "p")
+    with engine() as t, here(tmp_path):
+        t.allow("shell")
+        started = t.start(str(file))
+        assert started.status == "waiting"
+        t.advance("1m")
+        assert started.status == "completed"
+
+
+def test_all_names_that_nothing_answers_for_are_told_at_once_in_all_files(tmp_path: Path) -> None:
+    text = """workflow main {
+      call a { as = developer }
+      call a
+      gate deployed { as = reviewer }
+      call workflow kid
+      foreach all { over = tickets max_parallel = 1 workflow = "lost" }
+    }"""
+    others = [
+        "workflow kid { call b call workflow deep }",
+        "workflow deep { call c }",
+        "workflow lost { gate d { } call e }",
+    ]
+    files = {f".conductor/agents/{name}.md": "Do it" for name in "abce"}
+    file = lay_out(Program(text=text, others=others, files=files), tmp_path / "p")
+    (file.parent / "refold-bindings.yaml").unlink()
+    with pytest.raises(InvalidPlaybook) as refused:
+        playbook(file)
+    told = "\n".join(each.message for each in refused.value.problems)
+    names = ["agent `a`", "agent `b`", "agent `c`", "agent `e`", "gate `deployed`", "gate `d`", "items `tickets`"]
+    for name in [*names, "identity `developer`", "identity `reviewer`"]:
+        assert told.count(name) == 1, (name, told)
+    hints = [each.hint for each in refused.value.problems if "for the agent `b`" in each.message]
+    assert hints and "agents: {b:" in hints[0]

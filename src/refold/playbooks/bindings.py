@@ -111,7 +111,7 @@ def with_agent(bindings: Bindings, task: Task) -> Bindings:
 
 SHORTEST = {  # what a line of the file looks like
     "agents": '{kind: shell, command: [PROGRAM], stdin: "{{ prompt }}"}',
-    "gates": "{check: {kind: shell, command: [PROGRAM]}, approved: \"{{ output.status == 'success' }}\"}",
+    "gates": "{check: {kind: shell, command: [PROGRAM]}, approved: \"{{ output.status == 'ok' }}\"}",
     "items": '{source: {kind: jsonl, path: FILE}, id: "{{ item.id }}"}',
     "models": '{kind: llm, base_url: "http://localhost:11434/v1"}',
     "tools": '{kind: python, entry: "MODULE:FUNCTION"}',

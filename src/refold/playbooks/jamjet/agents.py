@@ -48,7 +48,7 @@ def read_agent(
         named = Node(unit, node.start, node.start)
         whole = _with(node, {**{"id": named}, **defaults})
     given = read_fields(reading, whole, AGENT, owner, KEPT, open=True)
-    draft = GraphDraft(name=given.value("id", unit), root=root, version=given.value("version", "0.1.0"))
+    draft = GraphDraft(name=given.value("id", unit), root=root, version=given.value("version", "0.1.0"), bare=True)
     draft.metadata = {name: whole.value[name] for name in ("description", "labels") if name in (whole.value or {})}
     draft.metadata["version"] = draft.version
     parts = {name: each for name, each in root.nodes.items() if name not in ("agent", "agents", "workflows")}
@@ -59,7 +59,7 @@ def read_agent(
     tools = _tools(reading, given, owner, draft.tools)
     if not all(name in given for name in ("strategy", "goal", "model")) or limits is None:
         return draft
-    Expressions(reading, False).text(given.found["goal"], owner)
+    Expressions(reading, draft.bare).text(given.found["goal"], owner)
     config = given.value("strategy_config", {})
     rounds = limits
     if isinstance(config.get("max_steps"), int) and not isinstance(config["max_steps"], bool):

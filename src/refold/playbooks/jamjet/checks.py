@@ -25,9 +25,14 @@ def _check_names(reading: Reading, draft: GraphDraft) -> bool:
         message = f"the start `{cut(draft.start)}` is no node"
         reading.at(draft.started, "unknown-step", message, did_you_mean(draft.start, list(draft.nodes)))
     for node in draft.nodes.values():
-        if not node.id or "/" in node.id or "#" in node.id or node.id == "end":
+        if not node.id or "/" in node.id or "#" in node.id or (node.id == "end" and node.kind != "end"):
             message = f"`{cut(node.id)}` is not a name for a node"
-            reading.at(node.named, "wrong-id", message, "a name is not empty or `end`, and has no `/` or `#`")
+            reading.at(
+                node.named,
+                "wrong-id",
+                message,
+                "a name is not empty and has no `/` or `#`; `end` is the end, of type `end`",
+            )
         for name, place in (*node.targets(), *_waited(node)):
             if name not in draft.nodes and not draft.is_end(name):
                 message = f"{node.owner} leads to `{cut(name)}`, which is no node"

@@ -85,7 +85,7 @@ class GraphDraft(Struct):
     start: str = ""
     started: Node | None = None  # where the start is named
     nodes: dict[str, NodeDraft] = {}
-    bare: bool = False  # the list form: bare names are keys of the state
+    bare: bool = False  # lists and goals of agents: bare names are keys of the state
     metadata: dict[str, Any] = {}
     retries: dict[str, Retry] = {}
     node_timeout: float | None = 300.0

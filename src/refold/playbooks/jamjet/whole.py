@@ -273,6 +273,17 @@ def schema_in(value: Any) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+def _schema_of(written: str) -> dict[str, Any]:
+    """Return the schema of a type by name, such as `str` or `list[str]`; empty if there is none of this name."""
+    outer, bracket, inner = written.partition("[")
+    if not bracket:
+        return {"type": TYPES[written]} if written in TYPES else {}
+    if TYPES.get(outer) == "array" and inner.endswith("]"):
+        items = _schema_of(inner[:-1])
+        return {"type": "array", "items": items} if items else {}
+    return {"type": "object"} if TYPES.get(outer) == "object" and inner.endswith("]") else {}
+
+
 def _read_inputs(reading: Reading, draft: GraphDraft, node: Node | None) -> None:
     """A JSON Schema, or types by name; a text names code, and is not checked."""
     if node is None or node.value in (None, "", {}):
@@ -294,14 +305,14 @@ def _read_inputs(reading: Reading, draft: GraphDraft, node: Node | None) -> None
         return
     inputs = []
     for name, each in node.nodes.items():
-        if isinstance(each.value, str) and each.value.rstrip("?") in TYPES:
-            inputs.append(Input(name=name, schema={"type": TYPES[each.value.rstrip("?")]}))
+        if isinstance(each.value, str) and (schema_of_type := _schema_of(each.value.rstrip("?"))):
+            inputs.append(Input(name=name, schema=schema_of_type))
         elif isinstance(each.value, dict) and schema_flaw(each.value) is None:
             inputs.append(Input(name=name, schema=each.value))
             if "default" in each.value:
                 draft.defaults[name] = each.value["default"]
         else:
-            known = "str, int, float, bool, list, dict, or a JSON Schema"
+            known = "str, int, float, bool, list, list[str], dict, or a JSON Schema"
             shown = cut(str(each.value)) if isinstance(each.value, str) else kind_of(each.value)
             reading.at(each, "bad-value", f"`state_schema.{name}`: `{shown}` is no type", f"there are {known}")
     draft.inputs = tuple(inputs)

@@ -16,6 +16,7 @@ from refold.playbooks.jamjet.drafts import GraphDraft, NodeDraft
 from refold.playbooks.jamjet.expressions import FILES, Expressions
 from refold.playbooks.jamjet.fields import Given
 from refold.playbooks.jamjet.whole import read_beside, schema_in
+from refold.playbooks.problems import Place
 from refold.playbooks.reader.reading import Reading, cut
 from refold.playbooks.yaml.text import Node
 from refold.schemas import schema_flaw
@@ -45,6 +46,7 @@ class Workshop:
         self.expressions = Expressions(reading, draft.bare)
         self._bindings: Bindings | None = None
         self._beside: dict[str, Mapping[str, Given]] = {}
+        self._unbound: set[tuple[str, str, Place]] = set()  # section, name and place of what was reported
 
     @property
     def bindings(self) -> Bindings:
@@ -68,7 +70,9 @@ class Workshop:
     def unbound(self, node: NodeDraft, field: str, code: str, what: str, section: str, name: str) -> NodeWork:
         place = node.place(field)
         message = f"{node.owner}: there is no {what} `{cut(name)}`, and none is bound"
-        self.reading.at(place, code, message, how_to_bind(section, name))
+        if (section, name, place.place) not in self._unbound:  # the nodes of an agent have one place
+            self.reading.at(place, code, message, how_to_bind(section, name))
+        self._unbound.add((section, name, place.place))
         return NodeWork(Fail("unbound", message))
 
     def arguments(self, node: NodeDraft) -> dict[str, Any]:
@@ -556,12 +560,12 @@ def acting(node: NodeDraft, tools: Mapping[str, Task]) -> NodeWork:
     rules = []
     for at, (name, task) in enumerate(tools.items()):
         keys = {**INPUT_KEYS.get(task.kind, {}), **task.keys}
-        rules.append(Rule(when=f"{{{{ input['{CHOSEN}'] == {quoted(name)} }}}}", do="jump", to=f"tool_{at}"))
+        rules.append(Rule(when=f"{{{{ {CHOSEN} == {quoted(name)} }}}}", do="jump", to=f"tool_{at}"))
         tasks.append(structs.replace(task, name=f"tool_{at}", keys=keys, rules=(Rule(when=OK, do="break"),)))
     choose = Task(name="choose", kind="noop", rules=(*rules, Rule(do="fail")))
     reads = {f"tool_{at}": task.kind for at, task in enumerate(tools.values())}
     info = {"node": "function", "reads": "act", "kinds": reads, "key": node.key}
-    given = {"input": {"$act": node.texts["reads"]}, "scope": {"$plain": {}}}
+    given = {"input": {"$act": node.texts["reads"]}, "scope": {CHOSEN: {"$chosen": node.texts["reads"]}}}
     return NodeWork(TaskPipeline(tasks=(choose, *tasks), timeout=node.timeout), given, info)
 
 
@@ -570,7 +574,7 @@ def quoted(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-CHOSEN = "__action__"
+CHOSEN = "chosen_action"  # what the rules read, which is no argument of the tool
 
 
 def allowed(names: tuple[str, ...], patterns: tuple[str, ...]) -> bool:

@@ -30,6 +30,7 @@ class Agents:
         self.reading, self.project, self.reserved = reading, project, list(reserved)
         self.given = reading.child_reader.identity  # that the caller of this file has given it
         self._schemas: dict[str, dict[str, Any] | None] = {}
+        self._not_bound: set[tuple[str, str]] = set()
         self._tasks: dict[str, Task | None] = {}
         self._bound: dict[int, tuple[dict[str, Any], set[str] | None]] = {}  # by tool: its data, the inputs it reads
 
@@ -106,7 +107,10 @@ class Agents:
         return found or NO_FILE
 
     def not_bound(self, section: str, name: str, at: Scalar) -> None:
-        """Note a name that a run needs, but that a check of the file does not."""
+        """Note a name that a run needs, but that a check of the file does not; each name once."""
+        if (section, name) in self._not_bound:
+            return
+        self._not_bound.add((section, name))
         message = f"nothing answers for {SECTIONS[section]} `{name}`"
         problem = self.reading.problem("unbound", message, at.at, at.end, how_to_bind(section, name), "warning")
         self.reading.unbound.append(problem)

@@ -24,7 +24,7 @@ from refold.core.plan import (
     plan_hash,
 )
 from refold.core.plan import Gate as GateWork
-from refold.playbooks.bindings import BoundGate, how_to_bind
+from refold.playbooks.bindings import BoundGate, how_to_bind, with_environment
 from refold.playbooks.wf.agents import Agents
 from refold.playbooks.wf.checks import fallback_key
 from refold.playbooks.wf.keys import DAY, HUMAN_GATES, PR_APPROVAL, QUALITY
@@ -541,6 +541,7 @@ class Compiler:
     def _poll(self, node: Gate, after: str, site: Site) -> None:
         name, keys, kind = self._names[id(node)], node.keys, node.name.text
         bound = self.reading.bindings.gate(kind) or self._built_in(kind, keys)
+        env = self.agents.identity(node.name, keys.get("as"))
         if bound is None:
             self.reading.at(
                 node.name, "unknown-gate", f"nothing answers for the gate `{kind}`", how_to_bind("gates", kind)
@@ -562,7 +563,7 @@ class Compiler:
             name,
             site,
             arcs,
-            work=TaskPipeline(tasks=(bound.check,), single=True),
+            work=TaskPipeline(tasks=(with_environment(bound.check, env),), single=True),
             input={"input": names},
             poll=Poll(
                 until={"$either": [bound.approved, bound.rejected]},

@@ -22,6 +22,7 @@ from refold.playbooks.wf.reading import TooMany, WfReading
 from refold.playbooks.wf.tokens import BROKEN, broken, words_of
 
 SUFFIX = ".wf"
+UNBOUND = ("unbound", "unknown-agent", "unknown-gate", "unknown-provider")  # all names of a run are told at once
 DEEPEST = 6  # workflows in a chain of calls
 OTHER_BREAKS = str.maketrans(dict.fromkeys("\x85\u2028\u2029", " "))
 
@@ -54,7 +55,9 @@ def read_wf(
         pass
     problems = in_order(reading.problems)
     if read is None or reading.failed():
-        raise InvalidPlaybook(problems, file, shown)
+        raise InvalidPlaybook(
+            in_order([*reading.problems, *reading.unbound, *reading.unbound_in_children]), file, shown
+        )
     plan, inner, places = read
     metadata = _metadata(parsed) if parsed is not None else {}
     return WfRead(plan, shown, places, problems, in_order(reading.unbound), metadata, inner)
@@ -137,11 +140,14 @@ class _Reader:
             circle = reader.circle(there)
             at(name, "circle", f"these workflows call each other: {circle}", "a workflow calls no workflow above it")
             return None
+        before = set(reader.playbooks)
         try:
             plan: Plan = reader.get(there, identity).plan
+            self._note_unbound(name, [reader.playbooks[key] for key in reader.playbooks if key not in before])
         except InvalidPlaybook as error:
             first = next(each for each in error.problems if each.severity == "error")
-            where = f"{there}:{first.place.line}:{first.place.column}: {first.message}"
+            others = [each.message for each in error.problems if each.code in UNBOUND and each is not first]
+            where = f"{there}:{first.place.line}:{first.place.column}: {'; '.join([first.message, *others])}"
             code = "circle" if {there, reader.above[-1]} <= reader.in_circles else "invalid-child"
             at(name, code, where, f"`refold validate {there}` says more")
             return None
@@ -154,6 +160,14 @@ class _Reader:
             at(name, "too-deep", message, "put the steps of one of them into another")
             return None
         return plan
+
+    def _note_unbound(self, name: Scalar, read: list[Any]) -> None:
+        """Note what nothing answers for in a workflow that was read, and in those below it."""
+        for each in read:
+            for problem in each.unbound:
+                where = f"{each.file}:{problem.place.line}:{problem.place.column}: {problem.message}"
+                noted = self.reading.problem(problem.code, where, name.at, name.end, problem.hint, "warning")
+                self.reading.unbound_in_children.append(noted)
 
     def _height(self, plan: Plan) -> int:
         """Return how many workflows the longest chain has that begins with this one."""

@@ -23,6 +23,7 @@ class WfReading:
         self.source, self.file, self.child_reader = source, file, child_reader
         self.problems: list[Problem] = []
         self.unbound: list[Problem] = []
+        self.unbound_in_children: list[Problem] = []  # told with the errors of this file: all names at once
         self.inputs: list[str] = []  # that the file declares
         self._find_bindings = bindings
         self._bindings: Bindings | None = None

@@ -119,6 +119,7 @@ class JamjetLanguage:
             "$plain": lambda value, names: value,
             "$map": lambda pairs, names: {name: self._value(each, names) for name, each in pairs},
             "$act": lambda key, names: results.chosen(names.state.get(key)),
+            "$chosen": lambda key, names: (names.state.get(key) or {}).get("action"),
             "$input": lambda name, names: names.view.state.input.get(name),
             "$json": lambda value, names: conditions.text_of(self._value(value, names)),
             "$judge": self._judge,

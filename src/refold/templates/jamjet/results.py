@@ -67,10 +67,8 @@ def data_of(raw: Any, info: Info) -> Any:
 
 def chosen(thought: Any) -> dict[str, Any]:
     """Return the arguments that a model gave with the name of a tool."""
-    thought = thought if isinstance(thought, Mapping) else {}
-    given = thought.get("input")
-    arguments = dict(given) if isinstance(given, Mapping) else {} if given is None else {"input": given}
-    return {**arguments, "__action__": thought.get("action")}
+    given = thought.get("input") if isinstance(thought, Mapping) else None
+    return dict(given) if isinstance(given, Mapping) else {} if given is None else {"input": given}
 
 
 def _http(raw: Any) -> Any:
