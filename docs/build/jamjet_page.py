@@ -33,8 +33,8 @@ CONDITIONS = """
 ## Conditions
 
 A condition compares values: paths, literals, lists and calls. `state` is the state of the run, `output` what the node
-gave that the edge leaves, of a node that only chooses the one before it; in the list form bare names are keys of the
-state, and on edges first fields of the output.
+gave that the edge leaves, of a node that only chooses the one before it; in the list form, and in
+the goal of an agent, bare names are keys of the state, and on edges first fields of the output.
 A path that leads nowhere is null. `"5"` is not 5, and `true` is not 1. False are null, `false`, 0, `""`, `[]` and
 `{{}}`. Order between values that have none is false, and a call that fails gives null.
 

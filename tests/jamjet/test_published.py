@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from refold.core.outcomes import Succeeded
 from refold.core.pipeline import Task
 from refold.errors import NotFound, RunFailed
 from refold.playbooks.bindings import Bindings
 from refold.playbooks.problems import InvalidPlaybook
+from refold.ports import Done
 from refold.testing import engine
 from tests.cli.in_process import command, here
 from tests.jamjet.house import LLM, play, read_text
@@ -337,3 +339,16 @@ def test_a_model_that_many_nodes_of_an_agent_ask_is_reported_once() -> None:
     with pytest.raises(InvalidPlaybook) as refused:
         read_text(CATALOG, Bindings(), unit="one")
     assert sorted(each.code for each in refused.value.problems) == ["unknown-model", "unknown-tool"]
+
+
+def test_a_run_whose_budget_is_used_up_is_paused_if_the_file_says_so() -> None:
+    model = "{type: model, model: m, prompt: p"
+    head = ", token_budget: {total_tokens: 5}, on_budget_exceeded: pause"
+    with engine() as t:
+        t.fake("a", Done(Succeeded({"content": "x"}), usage={"tokens": 9}))
+        t.fake("b", {"content": "y"})
+        started = t.start(read_text(graph(f"a: {model}, next: b}}\nb: {model}}}", head=head)))
+        assert started.status == "paused"
+        assert [each.step for each in t.calls()] == ["a"]
+    [refused] = problems(graph("a: {}", head=", cost_budget_usd: 1, on_budget_exceeded: stop"))
+    assert (refused.code, refused.place.line) == ("unknown-step", 1)

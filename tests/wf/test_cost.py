@@ -78,7 +78,7 @@ def checked() -> None:
     assert reading.problems == []
 
 
-def cost(do: Callable[[], object], times: int = 25) -> float:
+def cost(do: Callable[[], object], times: int = 60) -> float:
     """Return the least time of the processor that a call took."""
     least = float("inf")
     for _ in range(times):

@@ -77,9 +77,10 @@ NONE = Bindings()
 def _found(named: Mapping[str, V], name: str) -> V | None:
     if name in named:
         return named[name]
-    patterns = (each for each in named if each != "*" and fnmatchcase(name, each))
-    chosen = next(patterns, "*")
-    return named.get(chosen)
+    for pattern, found in named.items():
+        if pattern != "*" and fnmatchcase(name, pattern):
+            return found
+    return named.get("*")
 
 
 def bound_data(task: Task) -> dict[str, Any]:

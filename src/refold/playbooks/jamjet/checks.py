@@ -18,6 +18,9 @@ def check_graph(reading: Reading, draft: GraphDraft) -> None:
         _check_circles(reading, draft)
 
 
+ENDINGS = ("pause", "fail")  # what a run does whose budget is used up, besides a node that runs then
+
+
 def _check_names(reading: Reading, draft: GraphDraft) -> bool:
     known = [*draft.nodes, "end"]
     before = len(reading.problems)
@@ -37,9 +40,11 @@ def _check_names(reading: Reading, draft: GraphDraft) -> bool:
             if name not in draft.nodes and not draft.is_end(name):
                 message = f"{node.owner} leads to `{cut(name)}`, which is no node"
                 reading.at(place, "unknown-step", message, did_you_mean(name, known))
-    if draft.on_budget is not None and draft.on_budget.value not in draft.nodes:
+    if draft.on_budget is not None and draft.on_budget.value not in (*ENDINGS, *draft.nodes):
         message = f"`on_budget_exceeded` names `{cut(draft.on_budget.value)}`, which is no node"
-        reading.at(draft.on_budget, "unknown-step", message, did_you_mean(draft.on_budget.value, list(draft.nodes)))
+        reading.at(
+            draft.on_budget, "unknown-step", message, did_you_mean(draft.on_budget.value, [*draft.nodes, *ENDINGS])
+        )
     return len(reading.problems) == before
 
 

@@ -26,7 +26,7 @@ WORKFLOW = (
     Field("policy", "map", "which tools and models are allowed"),
     Field("token_budget", "map", "how many tokens it may use"),
     Field("cost_budget_usd", "number", "what it may cost"),
-    Field("on_budget_exceeded", "text", "the node that runs then"),
+    Field("on_budget_exceeded", "text", "the node that runs then, `pause` or `fail` (fail)"),
 )
 WHOLE = (
     "workflow",

@@ -18,7 +18,7 @@ from refold.templates.output_blocks import answer_form, json_schema
 COMPUTING = ("python", "function")  # kinds of tools that may read anything
 
 
-class Asked(Struct):
+class Asked(Struct, gc=False):
     """The work of a step that calls an agent, and its input."""
 
     work: Call
@@ -46,7 +46,7 @@ class Agents:
         task = self._task(key)
         file = self._file(agent, is_path, key, task is not None, keys.get("plugin_dirs", ()))
         rules = self._rules(output) if output is not None else None
-        texts = [file.prompt, *(text for each in snippets if (text := self._snippet(each)) is not None)]
+        texts = [file.prompt, *map(self._snippet, snippets)]
         settings: dict[str, Any] = {"reads": "flow", "reserved": self.reserved}
         config: dict[str, Any] = {
             "agent": {"$plain": key},
@@ -89,22 +89,24 @@ class Agents:
 
     def _file(self, agent: Scalar, is_path: bool, key: str, is_bound: bool, plugins: Sequence[Scalar]) -> AgentFile:
         try:
-            found = self.project.agent(agent.text, is_path, tuple(each.text for each in plugins))
+            found = self.project.agent(agent.text, is_path, tuple([each.text for each in plugins]))
         except BadPath as error:
             self.reading.at(agent, "bad-path", str(error), "write the path from the folder of the project")
             return NO_FILE
-        for flaw in found.flaws if found is not None else ():
-            self.reading.warn(agent, "agent-file", flaw)
-        if found is None and (is_path or not is_bound):
+        if found is not None:
+            for flaw in found.flaws:
+                self.reading.warn(agent, "agent-file", flaw)
+        elif is_path or not is_bound:
             hint = f"write `.conductor/agents/{agent.text}.md` or `agents/{agent.text}.md`"
             if is_path:
                 hint = "the path begins in the folder of the project and ends with `.md`"
             else:
                 hint += f"; or {how_to_bind('agents', agent.text)}"
             self.reading.at(agent, "unknown-agent", f"there is no agent `{agent.text}`", hint)
-        elif not is_bound:
+            return NO_FILE
+        if not is_bound:
             self.not_bound("agents", key, agent)
-        return found or NO_FILE
+        return NO_FILE if found is None else found
 
     def not_bound(self, section: str, name: str, at: Scalar) -> None:
         """Note a name that a run needs, but that a check of the file does not; each name once."""

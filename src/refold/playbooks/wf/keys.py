@@ -79,8 +79,11 @@ def one_of(*words: str) -> Callable[[str, Value], str]:
     return read
 
 
+_true_or_false = one_of("true", "false")
+
+
 def truth(key: str, value: Value) -> bool:
-    return one_of("true", "false")(key, value) == "true"
+    return _true_or_false(key, value) == "true"
 
 
 def span(key: str, value: Value) -> float:
@@ -206,7 +209,7 @@ def gate_table(name: str) -> str:
     return {QUALITY: "quality gate", PR_APPROVAL: "pr_approval gate"}.get(name, "gate")
 
 
-class Keys(Struct):
+class Keys(Struct, gc=False):
     """What the pairs of a node mean, and where they stand."""
 
     meant: dict[str, Any]

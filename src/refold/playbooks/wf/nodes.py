@@ -13,13 +13,13 @@ class Scalar(Struct, frozen=True, gc=False):
     quoted: bool = False
 
 
-class ListValue(Struct, frozen=True):
+class ListValue(Struct, frozen=True, gc=False):
     items: "tuple[Value, ...]"
     at: int
     end: int
 
 
-class MapValue(Struct, frozen=True):
+class MapValue(Struct, frozen=True, gc=False):
     pairs: "tuple[Pair, ...]"
     at: int
     end: int
@@ -28,13 +28,13 @@ class MapValue(Struct, frozen=True):
 Value = Scalar | ListValue | MapValue
 
 
-class Pair(Struct, frozen=True):
+class Pair(Struct, frozen=True, gc=False):
     key: str
     at: int
     value: Value
 
 
-class Input(Struct, frozen=True):
+class Input(Struct, frozen=True, gc=False):
     name: Scalar
     boolean: bool
     required: bool
@@ -42,7 +42,7 @@ class Input(Struct, frozen=True):
     description: str
 
 
-class Node(Struct):
+class Node(Struct, gc=False):  # a tree, so nothing has to be looked for in circles
     """A node; `keys` has what its pairs mean, and `values` where they stand."""
 
     at: int  # its keyword

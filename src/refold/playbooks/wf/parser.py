@@ -127,9 +127,10 @@ class Parser:
         return self._step()
 
     def _name(self, what: str, hint: str = "") -> Scalar:
-        if self.token.kind != NAME or self.token.text in NOT_NAMES:
+        token = self.token
+        if token.kind != NAME or token.text in NOT_NAMES:
             self._expected(what, hint)
-        token = self._step()
+        self._step()
         return Scalar(token.text, token.at, token.end)
 
     def _body(self) -> list[Node]:
@@ -165,17 +166,16 @@ class Parser:
     def _pairs(self) -> list[Pair]:
         """Read pairs as long as a key and `=` follow."""
         pairs: list[Pair] = []
-        while (
-            self.token.kind == NAME
-            and self._tokens[self._at + 1].kind == "="
-            and (self.token.text not in KEYWORDS or self.token.text in KEYS)
-        ):
-            key = self._step()
-            self._step()
+        tokens = self._tokens
+        while True:
+            key = self.token
+            if key.kind != NAME or tokens[self._at + 1].kind != "=" or (key.text in KEYWORDS and key.text not in KEYS):
+                return pairs
+            self._at += 2
+            self.token = tokens[self._at]
             pairs.append(Pair(key.text, key.at, self._value()))
             if self.token.kind == ",":
                 self._step()
-        return pairs
 
     def _block_of_pairs(self) -> list[Pair]:
         self._mark("{")

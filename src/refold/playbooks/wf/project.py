@@ -61,15 +61,17 @@ class Project:
         """Return the file of an agent. Raises BadPath."""
         if is_path:
             return self._as_agent(self._inside(name) if name.endswith(".md") else None)
-        if (name, plugins) not in self._agents:
-            self._agents[name, plugins] = self._named_agent(name, plugins)
-        return self._agents[name, plugins]
-
-    def _named_agent(self, name: str, plugins: tuple[str, ...]) -> AgentFile | None:
         if self._agent_folders is None:
             self._agent_folders = self._find_agent_folders()
+        if not self._agent_folders and not plugins:
+            return None
+        if (name, plugins) not in self._agents:
+            self._agents[name, plugins] = self._named_agent(name, plugins, self._agent_folders)
+        return self._agents[name, plugins]
+
+    def _named_agent(self, name: str, plugins: tuple[str, ...], folders: list[tuple[str, bool]]) -> AgentFile | None:
         found, file = None, f"{name}.md"
-        for folder, is_own in self._agent_folders:
+        for folder, is_own in folders:
             if file in self._files_of(os.path.join(self.folder, folder) if is_own else folder):
                 found = self._readable(f"{folder}/{file}") if is_own else os.path.join(folder, file)
             if found is not None:
