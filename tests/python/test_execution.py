@@ -31,6 +31,7 @@ from refold import (
 )
 from refold.errors import ChildFailed, Conflict, InvalidValue, RunFailed, StepFailed
 from refold.plan import Child, Plan, Step
+from refold.worker.live_body import LiveBody
 from tests.alive import living, noted_in, within
 from tests.python.house import SHORT, Done, Page, error, result, started, until
 
@@ -477,6 +478,26 @@ async def test_nothing_of_a_body_is_left_in_memory_when_it_has_ended(waits: bool
             await until(lambda: not any(task() for task in tasks), within=10)
     finally:
         gc.enable()
+
+
+async def test_a_body_that_does_not_wait_ends_in_its_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    rested: list[LiveBody] = []
+
+    async def rest(body: LiveBody) -> None:
+        rested.append(body)
+        await kept(body)
+
+    kept = LiveBody.rest
+    monkeypatch.setattr(LiveBody, "rest", rest)
+
+    async def first(ev: StartEvent) -> Page:
+        return Page(n=1)
+
+    async def last(ctx: Context, ev: Page) -> StopEvent:
+        return StopEvent(result=ev.n)
+
+    assert await result(first, last) == 1
+    assert not rested
 
 
 async def test_the_same_key_means_the_same_run() -> None:

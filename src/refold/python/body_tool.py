@@ -76,7 +76,8 @@ class BodyTool:
             body_call.calls.waits = DurableWaits(call.parking, body_call)
         elif call.parking is not None:
             call.parking.attach(None)
-            await sleep(0)  # a body whose run was cancelled meanwhile ends here
+            if _is_cancelled():
+                await sleep(0)  # its run was cancelled meanwhile: it ends here
         try:
             try:
                 await self._run(body, body_call)
@@ -211,8 +212,13 @@ def _log_clean_up(body_call: BodyCall, why: str) -> None:
 
 
 def _is_told_to_end(error: BaseException) -> bool:
+    return isinstance(error, CancelledError) and _is_cancelled()
+
+
+def _is_cancelled() -> bool:
+    """Whether the task that runs here was cancelled, or will be at its next wait."""
     task = current_task()
-    return isinstance(error, CancelledError) and task is not None and task.cancelling() > 0
+    return task is not None and task.cancelling() > 0
 
 
 async def _flushed(body_call: BodyCall) -> None:
