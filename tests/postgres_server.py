@@ -61,7 +61,9 @@ def server(version: int = 18, settings: Sequence[str] = FAST) -> Iterator[Server
     found = Server(f"postgresql://refold@127.0.0.1:{port}/postgres", data, bin, port)
     stop = f"[ -f '{data}/postmaster.pid' ] && kill -QUIT $(head -1 '{data}/postmaster.pid')"
     end = f"read nothing; {stop}; rm -rf '{folder}'"
-    watch = subprocess.Popen(["sh", "-c", end], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    watch = subprocess.Popen(
+        ["sh", "-c", end], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    )  # what ends the group of this process, such as Ctrl+C, leaves it alone
     assert watch.stdin is not None
     try:
         found.run("initdb", "-D", str(data), "-U", "refold", "--auth=trust", "--encoding=UTF8", "--no-locale", "-N")

@@ -2,10 +2,12 @@
 
     python tests/run_mutants.py                  all of them
     python tests/run_mutants.py late lease       those whose names contain one of these words
-    python tests/run_mutants.py --every 20       a sample
+    python tests/run_mutants.py --part 3/20      a sample: every twentieth, beginning with the third
 
 This process imports pytest and the third-party packages once and forks for each test, because a new interpreter would
 spend more time on imports than most tests take. It never imports refold: each fork does, from its own copy of the tree.
+It starts the PostgreSQL servers that the tests need, for the same reason. Mutants that make their test hang run first,
+in more trees: they mostly wait.
 """
 
 import argparse
@@ -22,13 +24,18 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 import msgspec
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.postgres_server import server  # noqa: E402
+
+OWN = (str(ROOT), str(ROOT / "tests"))  # on the path of this process alone
 COPIED = ("src", "tests", "docs", "web", "pyproject.toml")
 PRELOADED = (
     "apsw",
@@ -37,6 +44,7 @@ PRELOADED = (
     "httpx2",
     "hypothesis.strategies",
     "jsonschema",
+    "psycopg_pool",
     "pydantic",
     "pytest",
     "re2",
@@ -45,7 +53,9 @@ PRELOADED = (
 )
 PLUGINS = ("_hypothesis_pytestplugin", "pytest_asyncio.plugin", "pytest_timeout", "refold.testing.plugin")
 WORKERS = 2
+WAITING = 6  # tests that hang, at a time
 CLEAN_LIMIT = 300.0  # seconds
+LIMIT, LIMIT_OF_HANGS = 120, 20  # seconds, and ten times what the test takes on the clean tree
 LOOK_EVERY = 0.002  # seconds between two looks at the forks
 
 
@@ -77,11 +87,19 @@ class Ran(NamedTuple):
     output: str
 
 
+class Tree(NamedTuple):
+    """A copy of the source, and the PostgreSQL server of the tests that run in it."""
+
+    path: Path
+    postgres: str
+
+
 class Fork(NamedTuple):
     """A test that is running in a process of its own."""
 
     job: Job
-    tree: Path
+    tree: Tree
+    folder: Path  # of the files that it makes
     original: str  # the text of the file that the mutant changes
     pid: int
     began: float
@@ -127,7 +145,7 @@ def preload() -> None:
     gc.freeze()
 
 
-def run_jobs(jobs: Iterable[Job], trees: Sequence[Path]) -> Iterator[tuple[Job, Ran]]:
+def run_jobs(jobs: Iterable[Job], trees: Sequence[Tree]) -> Iterator[tuple[Job, Ran]]:
     """Run one test in each tree at a time, and yield each that has ended."""
     waiting, free, running = iter(jobs), list(trees), list[Fork]()
     try:
@@ -139,7 +157,7 @@ def run_jobs(jobs: Iterable[Job], trees: Sequence[Path]) -> Iterator[tuple[Job, 
             for fork in tuple(running):
                 if (ran := look_at(fork)) is not None:
                     running.remove(fork)
-                    restore(fork)
+                    tidy(fork)
                     free.append(fork.tree)
                     yield fork.job, ran
             time.sleep(LOOK_EVERY)
@@ -148,19 +166,20 @@ def run_jobs(jobs: Iterable[Job], trees: Sequence[Path]) -> Iterator[tuple[Job, 
             end(fork)
 
 
-def start(job: Job, tree: Path) -> Fork:
+def start(job: Job, tree: Tree) -> Fork:
     original = ""
     if job.mutant is not None:
-        path = tree / job.mutant.file
+        path = tree.path / job.mutant.file
         original = path.read_text(encoding="utf-8")
         path.write_text(original.replace(job.mutant.old, job.mutant.new), encoding="utf-8")
+    folder = Path(tempfile.mkdtemp(dir=tree.path.parent))  # a store on the server of the tree is named after it
     began = time.monotonic()
     if (pid := os.fork()) == 0:
-        become_pytest(job, tree)
-    return Fork(job, tree, original, pid, began)
+        become_pytest(job, tree.path, folder, tree.postgres)
+    return Fork(job, tree, folder, original, pid, began)
 
 
-def become_pytest(job: Job, tree: Path) -> NoReturn:
+def become_pytest(job: Job, tree: Path, folder: Path, postgres: str) -> NoReturn:
     """In the fork: what `python -m pytest` would do in the tree. A hang must show as one, so no test has a timeout."""
     code = 70
     try:
@@ -171,14 +190,17 @@ def become_pytest(job: Job, tree: Path) -> NoReturn:
             os.dup2(output.fileno(), 2)
         os.chdir(tree)
         os.environ["PYTHONPATH"] = str(tree / "src")  # comes before the editable install
-        sys.path[:] = [str(tree / "src"), *(each for each in sys.path if each != str(ROOT / "tests"))]
+        os.environ["REFOLD_TEST_POSTGRES_URL"] = postgres
+        sys.path[:] = [str(tree / "src"), *(each for each in sys.path if each not in OWN)]
+        for name in [each for each in sys.modules if each.partition(".")[0] == "tests"]:
+            del sys.modules[name]  # the helpers come from the copy too
         if job.mutant is not None:
             os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
             sys.dont_write_bytecode = True
         import pytest
 
         plugins = ["-p", "no:cacheprovider", *(option for name in PLUGINS for option in ("-p", name))]
-        quick = ["-x", "-q", "--disable-plugin-autoload", f"--basetemp={tree}-tmp", "--timeout=0"]
+        quick = ["-x", "-q", "--disable-plugin-autoload", f"--basetemp={folder}", "--timeout=0"]
         code = pytest.main([*shlex.split(job.test), *quick, *plugins])
         refold = sys.modules.get("refold")
         if refold is not None and Path(refold.__path__[0]) != tree / "src" / "refold":
@@ -208,7 +230,7 @@ def look_at(fork: Fork) -> Ran | None:
         end(fork)
     else:
         return None
-    return Ran(code, seconds, output_of(fork.tree).read_text(encoding="utf-8", errors="replace"))
+    return Ran(code, seconds, output_of(fork.tree.path).read_text(encoding="utf-8", errors="replace"))
 
 
 def kill_group(fork: Fork) -> None:
@@ -222,9 +244,10 @@ def end(fork: Fork) -> None:
     os.waitpid(fork.pid, 0)
 
 
-def restore(fork: Fork) -> None:
+def tidy(fork: Fork) -> None:
+    shutil.rmtree(fork.folder, ignore_errors=True)
     if fork.job.mutant is not None:
-        (fork.tree / fork.job.mutant.file).write_text(fork.original, encoding="utf-8")
+        (fork.tree.path / fork.job.mutant.file).write_text(fork.original, encoding="utf-8")
 
 
 def verdict_of(mutant: Mutant, ran: Ran) -> str:
@@ -238,10 +261,10 @@ def verdict_of(mutant: Mutant, ran: Ran) -> str:
 
 
 def limit_of(mutant: Mutant, clean: float) -> float:
-    return (30 if mutant.hang else 120) + 10 * clean
+    return (LIMIT_OF_HANGS if mutant.hang else LIMIT) + 10 * clean
 
 
-def run_clean(tests: Sequence[str], trees: Sequence[Path]) -> dict[str, float] | None:
+def run_clean(tests: Sequence[str], trees: Sequence[Tree]) -> dict[str, float] | None:
     """How long each test takes where nothing is broken, or None if one of them fails there."""
     seconds, passed = dict[str, float](), True
     for job, ran in run_jobs((Job(test, CLEAN_LIMIT) for test in tests), trees):
@@ -252,40 +275,54 @@ def run_clean(tests: Sequence[str], trees: Sequence[Path]) -> dict[str, float] |
     return seconds if passed else None
 
 
-def run_mutants(mutants: Sequence[Mutant], clean: Mapping[str, float], trees: Sequence[Path]) -> list[str]:
-    """Print each verdict, and return the names of those that are not killed."""
+def run_mutants(mutants: Sequence[Mutant], clean: Mapping[str, float], trees: Sequence[Tree]) -> list[tuple[str, str]]:
+    """Print the verdict on each mutant, and return all of them with the names."""
     jobs = (Job(each.test, limit_of(each, clean[each.test]), each) for each in mutants)
-    alive: list[str] = []
+    verdicts: list[tuple[str, str]] = []
     for number, (job, ran) in enumerate(run_jobs(jobs, trees), 1):
         assert job.mutant is not None
         verdict = verdict_of(job.mutant, ran)
         print(f"{number:>4} of {len(mutants)} {ran.seconds:6.1f} s  {job.mutant.name}: {verdict}", flush=True)
         if not verdict.startswith("killed"):
-            alive.append(f"{job.mutant.name}: {verdict}")
             print(ran.output[-2000:], flush=True)
-    return alive
+        verdicts.append((job.mutant.name, verdict))
+    return verdicts
 
 
-def check(mutants: Sequence[Mutant], trees: Sequence[Path]) -> int:
+def check(mutants: Sequence[Mutant], trees: Sequence[Tree]) -> int:
     began = time.monotonic()
     tests = sorted({mutant.test for mutant in mutants})
     print(f"{len(mutants)} mutants, {len(tests)} tests; first every test on the clean tree", flush=True)
     preload()
-    clean = run_clean(tests, trees)
+    clean = run_clean(tests, trees[:WORKERS])
     if clean is None:
         return 1
     print(f"every test passes on the clean tree ({time.monotonic() - began:.0f} s)", flush=True)
-    alive = run_mutants(mutants, clean, trees)
-    print(f"{len(mutants) - len(alive)} of {len(mutants)} mutants killed in {time.monotonic() - began:.0f} s")
-    for each in sorted(alive):
-        print(f"not killed: {each}")
+    hanging = [each for each in mutants if each.hang]
+    verdicts = run_mutants(hanging, clean, trees)
+    verdicts += run_mutants([each for each in mutants if not each.hang], clean, trees[:WORKERS])
+    alive = sorted((name, verdict) for name, verdict in verdicts if not verdict.startswith("killed"))
+    hung = sum(verdict == "killed by a hang" for _, verdict in verdicts)
+    seconds = time.monotonic() - began
+    print(f"{len(mutants) - len(alive)} of {len(mutants)} mutants killed, {hung} of them by a hang, in {seconds:.0f} s")
+    for name, verdict in alive:
+        print(f"not killed: {name}: {verdict}")
     return 1 if alive else 0
+
+
+def read_part(text: str) -> tuple[int, int]:
+    part, _, parts = text.partition("/")
+    if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a part; write 3/20 for the third of twenty")
+    return int(part), int(parts)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Break each guarded line once; its test must fail.")
     parser.add_argument("names", nargs="*", metavar="WORD", help="only mutants whose names contain one of these")
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="only every Nth of them")
+    parser.add_argument(
+        "--part", type=read_part, default=(1, 1), metavar="K/N", help="every Nth, beginning with the Kth"
+    )
     options = parser.parse_args()
     mutants = [m for m in read_mutants() if not options.names or any(part in m.name for part in options.names)]
     if not mutants:
@@ -295,10 +332,15 @@ def main() -> int:
     if faults:
         print(*faults, sep="\n")
         return 1
-    with tempfile.TemporaryDirectory(prefix="refold-mutants-") as name:
-        folder = Path(name).resolve()
-        trees = [copy_tree(ROOT, folder / f"tree{number}") for number in range(WORKERS)]
-        return check(mutants[:: options.every], trees)
+    part, parts = options.part
+    chosen = mutants[part - 1 :: parts]
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="refold-mutants-"))).resolve()
+        servers = [stack.enter_context(server()).url for _ in range(WORKERS)]
+        count = WAITING if any(each.hang for each in chosen) else WORKERS
+        first = copy_tree(ROOT, folder / "tree0")
+        paths = [first, *(Path(shutil.copytree(first, folder / f"tree{n}")) for n in range(1, count))]
+        return check(chosen, [Tree(path, servers[n % WORKERS]) for n, path in enumerate(paths)])
 
 
 if __name__ == "__main__":

