@@ -144,14 +144,14 @@ def test_work_that_doubles_with_each_level_ends_at_the_bound() -> None:
     twice = {"properties": {"x": {"$ref": "#/$defs/a"}}}
     schema = {"$defs": {"a": {"allOf": [twice, twice]}}, "$ref": "#/$defs/a"}
     with pytest.raises(OverBound, match=f"more than {QUICK} units of work"):
-        misfits(schema, nested(16), QUICK)
+        misfits(schema, nested(13), QUICK)
     dependent = {
         "$defs": {
             f"a{n}": {"dependentSchemas": {"x": {"$ref": f"#/$defs/a{n + 1}"}, "y": {"$ref": f"#/$defs/a{n + 1}"}}}
-            for n in range(16)
+            for n in range(60)
         }
     }
-    dependent["$defs"]["a16"] = {}
+    dependent["$defs"]["a60"] = {}
     with pytest.raises(OverBound, match="units of work"):
         misfits({"unevaluatedProperties": False, **dependent, "$ref": "#/$defs/a0"}, {"x": 1, "y": 2}, 20_000)
 

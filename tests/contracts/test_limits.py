@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from refold.core.commands import rate_limit
+from refold.core.commands import RATE, rate_limit
 from refold.core.outcomes import SECOND
 from refold.core.state import PAUSED, RUNNING
 from refold.errors import InvalidValue
@@ -314,6 +314,7 @@ def test_shares_and_limits_are_shown(store: Store) -> None:
         Limit(name="K", rate=1.0, burst=0.5),
         Limit(name="K", rate=float("nan")),
         Limit(name="k" * 1025, slots=1),
+        Limit(name=f"{RATE}a loop", slots=1),
     ],
 )
 def test_a_limit_that_means_nothing_is_refused(store: Store, limit: Limit) -> None:

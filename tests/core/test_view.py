@@ -162,9 +162,11 @@ class Sealed(dict[str, Any]):
 
 
 def test_a_capture_never_writes_into_what_it_looks_at() -> None:
-    inner = Sealed(c=Sealed(d=1))
-    view = RunScope(view_of().graph, RunState(run="run", ctx={"a": Sealed(b=inner)}), Loaded(), {})
+    sealed = Sealed(d=1)
+    ctx = {"a": {"b": {"c": sealed}}}
+    view = RunScope(view_of().graph, RunState(run="run", ctx=ctx), Loaded(), {})
     assert capture(view, [("a", "b", "c", "d"), ("a", "b", "c"), ("a",)], frozenset()) == {"a": {"b": {"c": {"d": 1}}}}
+    assert ctx["a"]["b"]["c"] is sealed
 
 
 def test_what_is_about_to_be_set_is_read_as_if_it_were_set() -> None:

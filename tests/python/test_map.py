@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from refold import Context, Retry, StartEvent, StopEvent, Workflow, flow, open_engine, step
+from refold import Context, Retry, StartEvent, StopEvent, SyncContext, Workflow, flow, open_engine, step
 from refold.core.facts import ItemsIssued, RunStarted
 from refold.errors import ChildFailed, InvalidValue, StepFailed
 from tests.python.house import SHORT, error, result
@@ -157,6 +157,8 @@ async def test_durable_calls_inside_an_item_are_made_once() -> None:
 
     def charge(n: int) -> int:
         made[n] += 1
+        if made[n] > 3:
+            raise ValueError("it is made again and again")
         return n
 
     class Charging(Workflow):
@@ -170,8 +172,23 @@ async def test_durable_calls_inside_an_item_are_made_once() -> None:
             await ctx.sleep(0.01)
             return Squared(n=charged)
 
-    assert await result(Charging) == [0, 1, 2]
-    assert made == {0: 1, 1: 1, 2: 1}
+    class Starting(Workflow):
+        """Its item has no `async`, so it starts over behind each wait."""
+
+        @step
+        async def begin(self, ctx: Context, ev: StartEvent) -> StopEvent:
+            return StopEvent(result=[each.n for each in await ctx.map(self.one, [Number(n=n) for n in range(3)])])
+
+        @step(mapped=True)
+        def one(self, ctx: SyncContext, ev: Number) -> Squared:
+            charged = ctx.call(charge, ev.n)
+            ctx.sleep(0.01)
+            return Squared(n=charged)
+
+    for workflow in (Charging, Starting):
+        made.clear()
+        assert await result(workflow) == [0, 1, 2]
+        assert made == {0: 1, 1: 1, 2: 1}
 
 
 async def test_an_item_that_writes_to_the_context_says_why_not() -> None:

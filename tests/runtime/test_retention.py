@@ -72,6 +72,7 @@ async def test_runs_that_ended_long_ago_are_removed(clock: FakeClock) -> None:
 async def test_the_newest_are_kept_up_to_a_count(clock: FakeClock) -> None:
     store = MemoryStore(clock, clock.steady)
     await made(store, clock, *((name, PLAIN) for name in "abcde"))
+    assert await removed(store, clock, Retention(count=4, age="10d")) == ["e", "d", "c", "b"]
     assert await removed(store, clock, Retention(count=2)) == ["e", "d"]
 
 

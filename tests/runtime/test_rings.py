@@ -141,6 +141,16 @@ async def test_whoever_waits_for_a_run_learns_that_another_process_has_ended_it(
         assert (await waiting).status == "cancelled"
 
 
+async def test_who_waits_for_a_run_that_only_another_process_executes_learns_of_its_end(tmp_path: Path) -> None:
+    async with serving(tmp_path, Notes(), only="mine") as process:
+        await elsewhere(tmp_path, lambda intake: intake.start(WORK, {}, "r"))
+        waiting = asyncio.create_task(process.engine.wait("r"))
+        while not (ends := process.engine.ends)._watched or ends._unseen or ends._first_looks:
+            await asyncio.sleep(0.01)
+        async with serving(tmp_path, Notes()):
+            assert (await waiting).status == "completed"
+
+
 async def test_a_run_that_other_processes_pause_and_resume_goes_on(tmp_path: Path) -> None:
     async with serving(tmp_path, Notes()) as process:
         await process.engine.options(run="r").start(GATED_KID)

@@ -9,7 +9,7 @@ from refold.core.outcomes import SECOND
 from refold.core.state import CANCELLED, COMPLETED, ENDING, FAILED, RUNNING
 from refold.core.times import instant, stamp
 from refold.schedules.decide import GONE, Look, jittered, look, resumed, to_cancel, triggered, with_start, without_start
-from refold.schedules.documents import MOST_WAITING, Rules, Schedule, Target, WaitingTime
+from refold.schedules.documents import MOST_OPEN, MOST_WAITING, OpenRun, Rules, Schedule, Target, WaitingTime
 from refold.schedules.times import When
 
 MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
@@ -119,11 +119,25 @@ def test_allow_starts_beside_the_run() -> None:
     assert len(house.schedule.runs) == 2
 
 
+def test_a_schedule_has_a_bounded_number_of_runs_that_are_not_over() -> None:
+    house = House(made(overlap="allow"))
+    runs = tuple(OpenRun(f"run {n}", NOON - n * DAY) for n in range(MOST_OPEN))
+    house.statuses = dict.fromkeys((each.run for each in runs), RUNNING)
+    house.schedule = structs.replace(house.schedule, runs=runs)
+    assert house.at(NOON) == []
+    assert house.states[1] == "skipped" and str(MOST_OPEN) in house.whys[1]
+    house.end("run 7")
+    assert house.at(NOON + HOUR) == ["run 13:00"]
+
+
 def test_cancel_other_cancels_the_run_and_starts_when_it_has_ended() -> None:
     house = House(made(overlap="cancel_other"))
     house.at(NOON)
     assert house.at(NOON + HOUR) == []
     assert to_cancel(house.schedule) == ["run 12:00"]
+    asked = tuple(structs.replace(each, asked=True) for each in house.schedule.runs)
+    house.schedule = structs.replace(house.schedule, runs=asked)
+    assert to_cancel(house.schedule) == [], "it is sent once"
     house.end("run 12:00", ENDING)  # its finalizers run
     assert house.at(NOON + HOUR + MINUTE) == []
     house.end("run 12:00", CANCELLED)

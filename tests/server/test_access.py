@@ -6,8 +6,10 @@ from collections.abc import Mapping
 import httpx2
 import pytest
 
-from refold.server.access import PERMISSIONS, ROLES
-from refold.server.credentials import FAILURES
+from refold.core.outcomes import SECOND
+from refold.server.access import PERMISSIONS, ROLES, hash_of, read_token, written_token
+from refold.server.credentials import FAILURES, SESSION_FOR, TICKET_FOR
+from refold.server.problems import HttpProblem
 from refold.server.routes import Route
 from refold.server.table import OPEN, ROUTES
 from tests.server.conftest import NS, Server
@@ -209,6 +211,30 @@ async def test_a_token_is_shown_once_listed_without_its_secret_and_ends_when_it_
 async def test_a_token_that_has_expired_is_refused(server: Server) -> None:
     async with server.client(await server.token(expires_at=server.service.now() - 1)) as client:
         assert (await client.get("/api/v1/me")).status_code == 401
+
+
+async def test_a_token_counts_only_with_its_own_secret(server: Server) -> None:
+    good, other = read_token(await server.token()), read_token(await server.token("viewer"))
+    assert good is not None and other is not None
+    async with server.client(written_token(good[0], other[1])) as client:
+        assert (await client.get("/api/v1/me")).status_code == 401
+    async with server.client(written_token(*good)) as client:
+        assert (await client.get("/api/v1/me")).json()["role"] == "admin"
+
+
+async def test_sessions_and_sign_in_links_end(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    await server.token("operator", "dee")
+    credentials = server.service.credentials
+    [token] = await credentials.tokens()
+    secret, _ = await credentials.sign_in(await credentials.new_ticket(token.id), "here")
+    session, late = hash_of(secret), await credentials.new_ticket(token.id)
+    assert await credentials.of_session(session) is not None
+    at = server.service.now()
+    monkeypatch.setattr(credentials, "_now", lambda: at + TICKET_FOR + SECOND)
+    with pytest.raises(HttpProblem, match="was used or has expired"):
+        await credentials.sign_in(late, "here")
+    monkeypatch.setattr(credentials, "_now", lambda: at + SESSION_FOR + SECOND)
+    assert await credentials.of_session(session) is None
 
 
 async def test_refused_credentials_of_an_address_are_limited_and_nobody_is_locked_out_for_long(server: Server) -> None:

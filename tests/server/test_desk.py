@@ -12,6 +12,7 @@ import pytest
 from msgspec import Struct, msgpack
 
 from refold.core.outcomes import Succeeded
+from refold.core.plan import canonical, plan_hash
 from refold.plan import Arc, Call, Plan, Step
 from refold.ports import Done
 from refold.server.table import ROUTES
@@ -139,6 +140,9 @@ async def test_a_lost_lease_says_who_holds_it_now(server: Serving, worker: Hand)
         assert (refused.status_code, refused.json()["code"]) == (409, "lost")
         stolen = await worker.raw("memory", VoucherBody(taken.voucher))
         assert (stolen.status_code, stolen.json()["code"]) == (409, "lost")
+        stolen = await worker.raw("settle", SettleBody((SentReport(taken.voucher, OK),)))
+        assert (stolen.status_code, stolen.json()["code"]) == (409, "lost")
+        assert [each.kind for each in (await other.settle(taken.voucher)).verdicts] == ["ok"]
 
 
 async def test_a_voucher_that_no_server_has_written_is_refused(server: Serving, worker: Hand) -> None:
@@ -185,9 +189,12 @@ async def test_a_session_that_has_ended_is_gone_and_what_it_held_is_free(server:
     assert ended.status_code == 204
     gone = await worker.raw("beat", BeatBody())
     assert (gone.status_code, gone.json()["code"]) == (410, "session_gone")
+    ended_session = worker.session
     await worker.hello(number=2)
     [again] = (await worker.claimed()).leases
     assert again.generation == lease.generation + 1
+    worker.session = ended_session
+    assert (await worker.raw("beat", BeatBody())).status_code == 410, "of another session of the same worker"
 
 
 async def test_a_hello_that_comes_late_changes_nothing(server: Serving, worker: Hand) -> None:
@@ -278,6 +285,13 @@ async def refusal(server: Serving, head: list[str], size: int = 0) -> bytes:
         return await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)
     finally:
         writer.close()
+
+
+async def test_a_plan_is_checked_against_its_name(server: Serving, worker: Hand) -> None:
+    for name, status in ((plan_hash(PLAN), 201), ("0" * 64, 422)):
+        headers = {"refold-session": worker.session, "content-type": "application/octet-stream"}
+        sent = await worker.client.put(f"{DESK}/plans/{name}", content=canonical(PLAN), headers=headers)
+        assert sent.status_code == status, sent.text
 
 
 async def test_a_body_above_its_limit_is_refused_before_it_is_parsed(server: Serving, worker: Hand) -> None:

@@ -2,13 +2,17 @@
 
 import asyncio
 import gzip
+import hashlib
 
 import httpx2
 import pytest
+from msgspec import json
 
 from refold.core.outcomes import SECOND
 from refold.server import moments, repeats
 from refold.server.moments import Moments
+from refold.server.problems import HttpProblem
+from refold.server.repeats import Answered
 from refold.server.streams import MOST_STREAMS
 from tests.server.conftest import NS, Server
 
@@ -67,9 +71,22 @@ async def test_a_refused_request_may_be_sent_again_and_an_abandoned_one_after_a_
 
     with pytest.raises(asyncio.CancelledError):
         await kept.once("t", "k", b"x", dies)  # type: ignore[arg-type]
-    documents = kept._documents
-    assert [each for each in await documents.all(repeats.REQUEST) if each.id.startswith("t/")] == []
-    now = server.service.now()
+    answer = Answered(200, {}, b"done")
+
+    async def answers() -> Answered:
+        return answer
+
+    assert await kept.once("t", "k", b"x", answers) == (answer, False)
+    assert await kept.once("t", "k", b"x", answers) == (answer, True)
+    now, documents = server.service.now(), kept._documents
+    for at, is_done in ((now, False), (now - 61 * SECOND, True)):
+        abandoned = json.encode(repeats.Sent(hashlib.sha256(b"x").hexdigest(), at))
+        await documents.put(repeats.REQUEST, hashlib.sha256(f"t/{at}".encode()).hexdigest(), abandoned)
+        if is_done:
+            assert await kept.once("t", str(at), b"x", answers) == (answer, False)
+        else:
+            with pytest.raises(HttpProblem, match="no answer yet"):
+                await kept.once("t", str(at), b"x", answers)
     monkeypatch.setattr(kept, "_now", lambda: now + 25 * 3600 * SECOND)
     await kept.tidy()
     assert await documents.all(repeats.REQUEST) == []

@@ -51,6 +51,8 @@ async def test_a_body_that_is_not_json_is_415_and_one_that_is_nested_too_deep_41
     assert plain.status_code == 415
     deep = '{"workflow": "greet", "input": {"x": ' + "[" * 5000 + "]" * 5000 + "}}"
     assert (await client.post(f"{NS}/runs", content=deep.encode(), headers=JSON)).status_code == 413
+    deep = '{"workflow": "greet", "input": {"x": ' + "[" * DEEPEST + "]" * DEEPEST + "}}"
+    assert (await client.post(f"{NS}/runs", content=deep.encode(), headers=JSON)).status_code == 413
     fits = '{"workflow": "listen", "input": {"x": ' + "[" * (DEEPEST - 5) + "]" * (DEEPEST - 5) + "}}"
     assert (await client.post(f"{NS}/runs", content=fits.encode(), headers=JSON)).status_code == 201
 
