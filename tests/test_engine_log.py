@@ -167,6 +167,18 @@ def test_where_steps_are_listened_to_an_error_is_still_printed_once() -> None:
     assert done.stderr == "a defect\n"
 
 
+def test_bodies_are_heard_from_info_on_and_the_engine_stays_quiet() -> None:
+    script = (
+        "import logging\n"
+        "from refold import logs\n"
+        "from refold.executors.inline import collect_logs\n"
+        "collect_logs()\n"
+        "print(logging.getLogger('mine').isEnabledFor(logging.INFO), logs.logger('test').isEnabledFor(logging.INFO))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "False"]
+
+
 def test_what_the_engine_logs_while_a_step_runs_is_no_line_of_the_run(caplog: pytest.LogCaptureFixture) -> None:
     said: list[str] = []
     root = logging.getLogger()

@@ -15,7 +15,19 @@ from typing import Any, TextIO
 
 from msgspec import json
 
-__all__ = ["DEBUG", "ERROR", "INFO", "LEVELS", "WARNING", "Logger", "configure", "event", "is_own", "logger"]
+__all__ = [
+    "DEBUG",
+    "ERROR",
+    "INFO",
+    "LEVELS",
+    "WARNING",
+    "Logger",
+    "configure",
+    "event",
+    "is_own",
+    "keep_level",
+    "logger",
+]
 
 ROOT = "refold"
 LEVELS = {"debug": DEBUG, "info": INFO, "warning": WARNING, "error": ERROR}
@@ -32,6 +44,13 @@ def logger(name: str) -> Logger:
 
 def is_own(record: LogRecord) -> bool:
     return record.name == ROOT or record.name.startswith(f"{ROOT}.")
+
+
+def keep_level(level: int) -> None:
+    """The engine logs from this level on, unless a program has said otherwise, whatever becomes of the root's level."""
+    own = logging.getLogger(ROOT)
+    if own.level == logging.NOTSET:
+        own.setLevel(level)
 
 
 def event(

@@ -2,7 +2,7 @@
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from refold.ports import RING_KINDS, Ring
 
@@ -52,10 +52,3 @@ def decoded(kind: str, key: str) -> Ring | None:
     if name is None or kind not in ("any", *RING_KINDS):
         return None
     return Ring() if kind == "any" else Ring(kind, name)
-
-
-def concerns(rings: Collection[Ring], kind: str, keys: Collection[str] | None = None) -> bool:
-    """Whether one of the rings is of this kind, about one of these keys; None: about any."""
-    return any(
-        not ring.kind or (ring.kind == kind and (keys is None or not ring.key or ring.key in keys)) for ring in rings
-    )

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.ports import ANYTHING, RING_KINDS, Ring
-from refold.rings import LONGEST, MOST, NO_KEY, TOKEN, concerns, decoded, encoded
+from refold.rings import LONGEST, MOST, NO_KEY, TOKEN, decoded, encoded
+from refold.runtime.background import concerns
 
 KEYS = st.text(st.characters(codec="utf-8"), max_size=40)
 

@@ -143,3 +143,13 @@ async def test_progress_is_read_from_memory_while_a_run_goes_on(tmp_path: Path) 
         )
         notes.go.set()
         await process.engine.wait("mine")
+
+
+async def test_the_run_stays_in_memory_after_its_end_so_that_later_looks_do_not_read_its_log(tmp_path: Path) -> None:
+    async with serving(tmp_path, "mine", Notes()) as process:
+        await process.engine.options(run="mine").start(ALONE)
+        assert (await process.engine.wait("mine")).status == "completed"
+        known = process.engine.mailroom.turns.known["mine"]
+        assert (await process.engine.show("mine")).status == "completed"
+        await process.sweep.once()
+        assert process.engine.mailroom.turns.known["mine"] is known

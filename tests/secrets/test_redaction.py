@@ -20,8 +20,7 @@ from refold.settings import Settings
 from refold.wiring import WallClock, open_process, open_secrets
 from refold.worker.leases import PatientDesk
 from refold.worker.output import TryOutput
-from refold.worker.redaction import NO_REDACTION, redacted
-from refold.worker.run_tool import run_tool
+from refold.worker.run_tool import NO_REDACTION, redacted, run_tool
 from tests.tools.calls import one_step
 
 SECRET = "correct-horse-battery"

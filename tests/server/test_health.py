@@ -76,6 +76,7 @@ async def test_a_server_is_not_ready_while_its_sweep_cannot_write(server: Server
 
 async def test_a_server_is_not_ready_while_its_schedules_are_not_looked_at(server: Server) -> None:
     schedules = server.process.schedules
+    assert schedules is not None
     async with server.client() as client:
         assert await ready(client) == ""
         schedules.turned_at = schedules.clock.now() - round((PERIODS * LONGEST_WAIT + 5) * SECOND)

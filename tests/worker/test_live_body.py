@@ -14,7 +14,7 @@ from refold.ports import Done, Lease, Memory
 from refold.wiring import Process
 from refold.worker.leases import HeldLease, place
 from refold.worker.live_body import LiveBody, ParkedBodies
-from refold.worker.redaction import NO_REDACTION
+from refold.worker.run_tool import NO_REDACTION
 from tests.worker.houses import SHORT, Town
 
 

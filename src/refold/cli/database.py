@@ -9,8 +9,7 @@ import click
 
 from refold.cli import output, words
 from refold.cli.exits import WrongRows
-from refold.cli.server import channel, server
-from refold.cli.settings import usual_db
+from refold.cli.settings import channel, server, usual_db
 from refold.core.read.summary import Summary
 from refold.errors import Conflict, NotFound, RefoldError
 from refold.ports import Store, Views

@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 import click
 from msgspec import DecodeError, Struct, json, structs
 
-from refold.cli.server import server_option
-from refold.cli.settings import DEFAULT, loaded, usual_db
+from refold.cli.settings import DEFAULT, loaded, server_option, usual_db
 from refold.errors import InvalidValue, NotFound
 from refold.names import label_flaw
 from refold.settings import Settings

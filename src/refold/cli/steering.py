@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from refold.cli import database
 from refold.cli.options import who
-from refold.cli.server import channel, server
+from refold.cli.settings import channel, server
 from refold.core.outcomes import NO_QUEUEING, Instant, Queueing
 from refold.core.plan import Plan
 from refold.core.read.summary import Summary

@@ -4,7 +4,7 @@ import shlex
 
 from refold.cli import database
 from refold.cli import output as out
-from refold.cli.server import db_argument
+from refold.cli.settings import db_argument
 from refold.core.read.summary import Summary
 from refold.core.state import PAUSED
 from refold.ports import Views

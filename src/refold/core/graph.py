@@ -117,6 +117,7 @@ class Graph(Struct, frozen=True):
     rank: tuple[int, ...]  # per step: its index in that order
     race_losers: dict[int, range]  # race -> the ranks of the steps that can only lead into it
     windows: tuple[int, ...]  # per step: how many items of a fan-out may run at a time
+    list_loops: tuple[int, ...]  # steps that are repeated for each item
     finalizers: frozenset[int]
     entry: int
     gates: frozenset[int]
@@ -520,6 +521,7 @@ def analyse(plan: Plan) -> Graph:
         windows=tuple(
             1 if step.loop is None or step.loop.sequential else step.loop.max_in_flight for step in plan.steps
         ),
+        list_loops=tuple(s for s, step in enumerate(plan.steps) if step.loop is not None),
         finalizers=frozenset(index[name] for name in finalizers_of(plan)),
         entry=entry,
         secret=frozenset(

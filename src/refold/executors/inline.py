@@ -19,7 +19,7 @@ from typing import Any
 from refold.core.faults import fault_from_exception
 from refold.errors import ToolFailed
 from refold.executors.functions import resolve
-from refold.logs import is_own
+from refold.logs import is_own, keep_level
 from refold.ports import Say
 from refold.time_limits import waiting
 
@@ -146,9 +146,10 @@ _log_handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s
 
 
 def collect_logs() -> None:
-    """Install the handler. A program that has set up logging keeps its level; otherwise the level becomes INFO."""
+    """Install the handler. A program that has set up logging keeps its level; otherwise that of bodies becomes INFO."""
     root = logging.root
     if _log_handler not in root.handlers:
         if not root.handlers and root.level == logging.WARNING:
             root.setLevel(logging.INFO)
+            keep_level(logging.WARNING)
         root.addHandler(_log_handler)

@@ -39,6 +39,7 @@ class RayCluster:
     """One driver for each process, which joins the cluster at the first step that needs it."""
 
     def __init__(self, address: str, grace: float = 2.0) -> None:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         self.address, self.grace = address, grace
         self._joining: asyncio.Task[Any] | None = None
         self._messages: Any = None
@@ -260,19 +261,3 @@ def join(address: str) -> Any:
     extra: dict[str, Any] = {"_node_ip_address": host} if host.startswith("127.") else {}
     ray.init(address=address, namespace=SETUP, log_to_driver=False, logging_level=logging.ERROR, **extra)
     return ray
-
-
-class NoCluster:
-    """In the place of a cluster where none is configured."""
-
-    async def run(self, call: str, input: Any, needs: ClusterNeeds, say: Say | None = None) -> Any:
-        why = "this worker knows no Ray cluster: set REFOLD_RAY, or give the step a queue of workers that have one"
-        raise ToolFailed(Fault("no_ray", why, retryable=False))
-
-    async def close(self) -> None:
-        """There is nothing to leave."""
-
-
-def cluster_of(address: str, grace: float) -> RayCluster | NoCluster:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    return RayCluster(address, grace) if address else NoCluster()

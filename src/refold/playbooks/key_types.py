@@ -9,10 +9,10 @@ from msgspec import structs
 from refold.core import times
 from refold.errors import InvalidValue
 from refold.names import NAME, PLAYBOOK_NAME, RESERVED, WORDS, did_you_mean, label_flaw, tidied
-from refold.playbooks.blocks.bodies import read_body, read_branches, read_expression
 from refold.playbooks.budgets import read_budget
 from refold.playbooks.checks.secrets import read_entries
 from refold.playbooks.inputs import read_inputs, read_schema
+from refold.playbooks.language.blocks import WORDS as BLOCK_WORDS
 from refold.playbooks.language.tables import Key
 from refold.playbooks.reader.reading import Fields, Reader, Reading, cut, either, kind_of
 from refold.playbooks.reader.templates import is_expression, is_template, templates_in
@@ -319,6 +319,50 @@ def _lane(reading: Reading, node: Node, key: Key) -> str | None:
         reading.wrong(node, key, "a name, or text with an {{ expression }} in it")
         return None
     return str(node.value)
+
+
+def block_word(node: Node) -> str:
+    """The key that makes an item a block, or "" if the item is a step."""
+    if not isinstance(node.value, dict) or "step" in node.value:
+        return ""
+    return next((word for word in BLOCK_WORDS if word in node.value), "")
+
+
+def read_body(reading: Reading, node: Node, key: Key) -> list[Fields] | None:
+    if not isinstance(node.value, list):
+        reading.wrong(node, key, "a list of steps and blocks")
+        return None
+    if not node.value:
+        reading.at(node, "wrong-type", f"`{key.name}` is empty", f"for example `{key.name}: {key.example}`")
+    return [reading.table(each, block_word(each) or "step") for each in node.nodes]
+
+
+def read_branches(reading: Reading, node: Node, key: Key) -> dict[str, list[Fields]] | None:
+    if not isinstance(node.value, dict | list) or not node.value:
+        reading.wrong(node, key, "a map of names to lists of steps, or a list of such lists")
+        return None
+    named = isinstance(node.value, dict)
+    nodes = node.nodes if named else {f"branch_{number}": each for number, each in enumerate(node.nodes, 1)}
+    found = {}
+    for name, each in nodes.items():
+        if named and (not NAME.fullmatch(name) or name in WORDS):
+            message = f"`{cut(name)}` is not a name for a branch: use lower-case letters, digits and `_`"
+            reading.at_key(node, name, "bad-name", message, f"for example `{tidied(name) or 'branch_1'}`")
+            continue
+        if isinstance(each.value, dict):
+            hint = f"write a list: `{name}: [{{step: …}}]`"
+            reading.at(each, "wrong-type", "a branch must be a list of steps, not a map", hint)
+            continue
+        found[name] = read_body(reading, each, key) or []
+    return found
+
+
+def read_expression(reading: Reading, node: Node, key: Key) -> str | None:
+    if isinstance(node.value, str) and is_expression(node.value):
+        return node.value
+    message = f"`{key.name}` must be one {{{{ expression }}}}, not {kind_of(node.value)}"
+    reading.at(node, "wrong-type", message, f"for example `{key.name}: {key.example}`")
+    return None
 
 
 READERS: Mapping[str, Reader] = {

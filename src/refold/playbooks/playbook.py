@@ -1,21 +1,22 @@
 """Reads a playbook: YAML text to a plan with the positions of its parts, or everything that is wrong with it."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypedDict, Unpack
 
 from msgspec import Struct, structs
 
-from refold.core.plan import Plan
+from refold.core.plan import Plan, WorkerWork
 from refold.names import did_you_mean, label_flaw
 from refold.playbooks.bindings import Bindings
-from refold.playbooks.blocks.bodies import block_word
 from refold.playbooks.blocks.compile import compile_blocks
 from refold.playbooks.budgets import Budget
-from refold.playbooks.checks.check import check, with_result
-from refold.playbooks.checks.secrets import sealed_steps
+from refold.playbooks.checks.graph import check_arcs, check_graph, check_names
+from refold.playbooks.checks.secrets import check_secrets, sealed_steps
+from refold.playbooks.checks.templates import Names, check_templates
 from refold.playbooks.children import ChildReader, Load
 from refold.playbooks.inputs import check_defaults
-from refold.playbooks.key_types import READERS
+from refold.playbooks.key_types import READERS, block_word
 from refold.playbooks.language.playbook import TABLES
 from refold.playbooks.noetl.playbook import LANGUAGES, noetl_draft, noetl_reading
 from refold.playbooks.problems import InvalidPlaybook, Place, Problem, in_order
@@ -24,9 +25,11 @@ from refold.playbooks.reader.kinds import Catalog
 from refold.playbooks.reader.reading import Fields, Reading, Secrets, Sources, TooMany, cut, kind_of
 from refold.playbooks.steps import Places, PlaybookDraft, StepDraft, read_step
 from refold.playbooks.yaml import text as yaml_text
+from refold.playbooks.yaml.positions import place_inside
 from refold.playbooks.yaml.text import Node
 
 LANGUAGE = "refold/v1"
+WORD = re.compile(r"[^\W\d]\w*")
 WF = ".wf"  # the ending of files in the language of runkon-flow
 JAMJET_SIGNS = frozenset(
     {
@@ -66,7 +69,9 @@ class Playbook(Struct, frozen=True):
     def labels(self) -> dict[str, str]:
         """The labels of its runs, from its metadata."""
         labels = self.metadata.get("labels")
-        texts = {name: _label(value) for name, value in labels.items()} if isinstance(labels, dict) else {}
+        if not isinstance(labels, dict) or not labels:
+            return {}
+        texts = {name: _label(value) for name, value in labels.items()}
         return {} if label_flaw(texts) else texts
 
 
@@ -130,7 +135,8 @@ def _read(
     language = root.value.get("apiVersion") if isinstance(root.value, dict) else None
     older = language in LANGUAGES
     reading = noetl_reading(source, str(language)) if older else Reading(source, TABLES, READERS)
-    reading.sealed = sealed_steps(reading, root)
+    if reading.has_secrets:
+        reading.sealed = sealed_steps(root)
     reading.child_reader, reading.catalog, reading.secrets = child_reader, catalog, child_reader.secrets
     reading.needs_secrets = asked.get("needs_secrets", True)
     reading.sources, reading.bindings = asked.get("sources", dict), asked.get("bindings", Bindings)
@@ -141,7 +147,7 @@ def _read(
             check(reading, playbook)
     except TooMany:
         pass  # a hundred of them are enough to begin with
-    problems = in_order(reading.problems)
+    problems = in_order(reading.problems) if reading.problems else ()
     if playbook is None or reading.failed():
         raise InvalidPlaybook(problems, file, source)
     metadata = root.value.get("metadata", {})
@@ -220,7 +226,8 @@ def _is_ours(reading: Reading, root: Node) -> bool:
 
 def _draft(reading: Reading, root: Node, catalog: Catalog) -> PlaybookDraft:
     fields = reading.table(root, "playbook")
-    check_defaults(reading, fields)
+    if "inputs" in fields.values:
+        check_defaults(reading, fields)
     reading.playbook = fields.get("metadata", Fields(root, {})).get("name", "")
     reading.keychain = tuple(entry.value for entry in fields.get("keychain", ()))
     drafts, blocks = _steps(reading, fields, catalog)
@@ -254,3 +261,64 @@ def _plan(fields: Fields, drafts: list[StepDraft]) -> Plan:
         defaults=fields.get("workload", {}),
         inputs=fields.get("inputs", ()),
     )
+
+
+def check(reading: Reading, playbook: PlaybookDraft) -> None:
+    """Run all checks; the graph is checked only if every name in it is valid."""
+    if check_names(reading, playbook):
+        check_graph(reading, playbook)
+    check_arcs(reading, playbook)
+    names = Names(playbook)
+    check_templates(reading, playbook, names)
+    check_tools(reading, playbook, names)
+    if reading.has_secrets:
+        check_secrets(reading, playbook)
+
+
+def check_tools(reading: Reading, playbook: PlaybookDraft, names: Names) -> None:
+    for draft in playbook.drafts if reading.strict else ():
+        node = draft.fields.get("tool")
+        if isinstance(node, Node) and isinstance(node.value, dict):
+            _check(reading, draft, node)
+            _check_names(reading, draft, node, names)
+
+
+def _check_names(reading: Reading, draft: StepDraft, node: Node, names: Names) -> None:
+    """Python code gets the names that its step binds, and nothing else of the run."""
+    info = reading.catalog.get(node.value["kind"]) if isinstance(node.value.get("kind"), str) else None
+    code = node.value.get("code")
+    if info is None or info.names_read is None or not isinstance(code, str):
+        return
+    words = {*WORD.findall(code)} - draft.bound
+    of_the_run = (words & names.inputs) | (words & names.ctx) | (words & names.steps)
+    for name, line, column in info.names_read(node.value) if of_the_run else ():
+        if name in of_the_run:
+            place = place_inside(reading.source, node.nodes["code"], line, column)
+            hint = f'add `input: {{{name}: "{{{{ {name} }}}}"}}`'
+            message = f"the code reads `{name}`, which only templates can read here"
+            reading.say(Problem("unbound-name", message, place, hint, "warning", len(name)))
+
+
+def _check(reading: Reading, draft: StepDraft, node: Node) -> None:
+    kind = node.value.get("kind")
+    info = reading.catalog.get(kind) if isinstance(kind, str) else None
+    if info is None or info.check_bound is None:
+        return
+    for found in info.check_bound(node.value, draft.bound):
+        child = node.nodes.get(found.key, node.nodes["kind"])
+        place = place_inside(reading.source, child, found.line, found.column) if found.line else child.place
+        reading.say(Problem(found.code, found.message, place, found.hint))
+
+
+def with_result(reading: Reading, draft: StepDraft) -> StepDraft:
+    """Return the step with the schema of its result, if it declares one."""
+    output: Fields | None = draft.fields.get("output")
+    if output is None or not output.get("schema"):
+        return draft
+    if not isinstance(draft.step.work, WorkerWork):
+        message = "`output` has no effect where no worker takes part"
+        hint = "declare it in the playbook that is started, or leave it out"
+        reading.at_key(draft.node, "output", "no-effect", message, hint)
+        return draft
+    draft.step = structs.replace(draft.step, result=output.get("schema"))
+    return draft

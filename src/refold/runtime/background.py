@@ -258,3 +258,10 @@ class Listener:
             event(log, WARNING, "look for what others have written failed", why=text_of(error))
             self._rings |= rings
             return  # the next look finds the same
+
+
+def concerns(rings: Collection[Ring], kind: str, keys: Collection[str] | None = None) -> bool:
+    """Whether one of the rings is of this kind, about one of these keys; None: about any."""
+    return any(
+        not ring.kind or (ring.kind == kind and (keys is None or not ring.key or ring.key in keys)) for ring in rings
+    )

@@ -273,13 +273,13 @@ class Engine:
         `queue`, `priority`, `share` and `limit` are those of its steps that name none. Its child runs have the same
         queue, priority and share.
         """
-        flaw = label_flaw(labels or {})
-        if flaw:
+        if labels and (flaw := label_flaw(labels)):
             raise InvalidValue("labels", flaw)
         for what, text in (("key", key), ("name", name), ("run", run)):
             if flaw := name_flaw(text):
                 raise InvalidValue(what, flaw)
-        RunKey(key, key_policy, on_taken).check()
+        if key or (key_policy, on_taken) != ("forever", "return"):
+            RunKey(key, key_policy, on_taken).check()
         queueing = checked_queueing(queue, priority, share, limit)
         options = RunOptions(key, name, run, labels or {}, key_policy, on_taken, cancel_with_caller, queueing)
         return Starter(self, options)
@@ -311,10 +311,12 @@ class Engine:
     ) -> Beginning:
         """The run that a call asks for. Raises InvalidValue."""
         plan, definition, labels, file = workflow, None, dict(options.labels), ""
-        if is_playbook(workflow):
+        if isinstance(workflow, Plan):
+            pass
+        elif is_playbook(workflow):
             await self._register_needed(workflow)
             plan, labels, file = workflow.plan, {**workflow.labels(), **labels}, workflow.file
-        elif not isinstance(workflow, Plan):
+        else:
             definition = await self.code.known(workflow)
             plan = definition.plan
         if definition is None:

@@ -10,10 +10,12 @@ from refold.core.commands import Command, Held
 from refold.core.decide.decision import Decision
 from refold.core.decide.rules import decide
 from refold.core.expressions import Missing
+from refold.core.facts import RunReopened
 from refold.core.fold.events import needed_soon
+from refold.core.read.dead_letters import DeadLetter, any_tolerated, dead_letters
 from refold.core.read.loaded import Loaded
 from refold.core.read.loaded import needed_soon as items_needed_soon
-from refold.core.state import RunState
+from refold.core.state import TERMINAL, RunState
 from refold.ports import Lease, Memory, StoreTurn
 from refold.queries.reading import load_missing
 
@@ -70,3 +72,18 @@ def with_memory(leases: Sequence[Lease], state_of: Callable[[str], RunState | No
         state = state_of(lease.run)
         found.append(lease if state is None else structs.replace(lease, memory=memory_of(state, lease.command.id)))
     return found
+
+
+def dead_of(turn: StoreTurn, d: Decision) -> Sequence[DeadLetter] | None:
+    """Return all dead letters of the run, or None if they have not changed."""
+    ended = d.state.life in TERMINAL and (d.state.failures or (d.graph.list_loops and any_tolerated(d.graph, d.state)))
+    if not ended and not (d.facts and isinstance(d.facts[0], RunReopened)):
+        return None
+    return loaded_dead(turn, d)
+
+
+def loaded_dead(turn: StoreTurn, d: Decision) -> Sequence[DeadLetter]:
+    """Return all dead letters of the run; what they quote is loaded."""
+    return with_loaded(
+        lambda: nullcontext(turn), d.state.run, d.loaded, lambda: dead_letters(d.graph, d.state, d.loaded)
+    )

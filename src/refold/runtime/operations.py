@@ -1,7 +1,6 @@
 """Operations on runs: reopen, migrate, retry and cancel items. They are checked under the lock of the run."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
 
 from msgspec import structs
 
@@ -14,7 +13,7 @@ from refold.core.fold.fanout import failed_items
 from refold.core.fold.reopen import reopening, undone
 from refold.core.graph import Graph
 from refold.core.read.budget import PAUSED_BY_BUDGET, over_budget, over_budget_text
-from refold.core.read.dead_letters import DeadLetter, any_tolerated, dead_letters, tolerated
+from refold.core.read.dead_letters import tolerated
 from refold.core.state import (
     CANCELLED,
     COMPLETED,
@@ -29,9 +28,7 @@ from refold.core.state import (
     RunState,
 )
 from refold.errors import CannotMigrate, Conflict, InvalidValue, NotFound
-from refold.ports import StoreTurn
 from refold.runtime.children import check_inputs
-from refold.runtime.loading import with_loaded
 from refold.runtime.mail import CancelItems, Migrate, Reopen, RetryItems
 from refold.schemas import WORK_UNDER_LOCK
 
@@ -119,21 +116,6 @@ def _check_step(d: Decision, step: str) -> None:
         raise Conflict(f"{step!r} runs when the run ends, and will do so again; nothing follows from it")
     if not d.state.steps[s].visits:
         raise Conflict(f"the run has never reached step {step!r}")
-
-
-def dead_of(turn: StoreTurn, d: Decision) -> Sequence[DeadLetter] | None:
-    """Return all dead letters of the run, or None if they have not changed."""
-    ended = d.state.life in TERMINAL and (d.state.failures or any_tolerated(d.graph, d.state))
-    if not ended and not (d.facts and isinstance(d.facts[0], RunReopened)):
-        return None
-    return loaded_dead(turn, d)
-
-
-def loaded_dead(turn: StoreTurn, d: Decision) -> Sequence[DeadLetter]:
-    """Return all dead letters of the run; what they quote is loaded."""
-    return with_loaded(
-        lambda: nullcontext(turn), d.state.run, d.loaded, lambda: dead_letters(d.graph, d.state, d.loaded)
-    )
 
 
 def apply_operation(d: Decision, mail: Reopen | RetryItems | CancelItems | Migrate) -> None:

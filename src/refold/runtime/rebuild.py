@@ -12,8 +12,7 @@ from refold.core.state import TERMINAL, RunState
 from refold.errors import NotFound
 from refold.ports import Store, StoreTurn, Writes
 from refold.queries.reading import stored_graph
-from refold.runtime.loading import with_loaded
-from refold.runtime.operations import loaded_dead
+from refold.runtime.loading import loaded_dead, with_loaded
 
 
 def rebuild(store: Store, evaluate: Evaluate, languages: Languages = unknown) -> dict[str, Exception | None]:

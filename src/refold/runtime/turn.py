@@ -14,13 +14,13 @@ from msgspec import Struct, field, structs
 from refold.core import codec
 from refold.core.commands import HELD, Command, Held, Letter, LetterReport, LetterStart
 from refold.core.decide.decision import Decision
-from refold.core.executors import executor_of
 from refold.core.expressions import Contained, Evaluate, Languages, unknown
 from refold.core.faults import text_of
 from refold.core.graph import Graph, PreparedPlan
 from refold.core.outcomes import SECOND, Failed, Fault, Instant
 from refold.core.plain_values import escape_inputs
 from refold.core.plan import Child, Step, hash_of
+from refold.core.queueing import executor_of
 from refold.core.read.loaded import Loaded
 from refold.core.read.summary import summarize
 from refold.core.state import ENDING, RUNNING, TERMINAL, RunState
@@ -30,9 +30,8 @@ from refold.ports import Asked, Hint, Lease, Memory, Offer, Place, Store, StoreT
 from refold.queries.reading import replayed, stored_graph
 from refold.runtime.accept import MailReader, reported
 from refold.runtime.children import DEPTH, ChildLimits
-from refold.runtime.loading import decided, memory_of, with_memory
+from refold.runtime.loading import dead_of, decided, memory_of, with_memory
 from refold.runtime.mail import Expect, Expire, Look, Mail, Note, Settle, Start, Wake
-from refold.runtime.operations import dead_of
 from refold.runtime.schedule_writes import wake_schedule
 from refold.runtime.turn_log import LogLine, turn_lines, write_lines
 
@@ -114,6 +113,7 @@ class TurnOptions(Struct, frozen=True, kw_only=True):
     lease_for: float = 30.0  # seconds
     languages: Languages = unknown  # for plans that name theirs
     keep: int = 1000  # states in memory
+    kept_run: str = ""  # stays in memory after its end: a process that serves one run looks at it again
     snapshot_every: int = 4000  # facts
     depth_limit: int = DEPTH  # runs above a run
     executor_of: Callable[[str, Step], str] = executor_of  # where the body of a step runs, by plan and step
@@ -134,7 +134,7 @@ class Turns:
         options = options or TurnOptions()
         self.store, self.evaluate, self.chance, self.lease_for = store, evaluate, chance, options.lease_for
         self.languages, self.keep, self.snapshot_every = options.languages, options.keep, options.snapshot_every
-        self.decision, self.executor_of = options.decision, options.executor_of
+        self.decision, self.executor_of, self.kept_run = options.decision, options.executor_of, options.kept_run
         self._contained = Contained(evaluate)
         self._process, self._turns = new_id(), count()  # a turn is named by its process and a number
         self.child_limits = ChildLimits(
@@ -213,7 +213,7 @@ class Turns:
             known = self._know(turn, run, (), ())
         if known is None:
             raise NotFound(f"there is no run {run}")
-        if known.state.life in TERMINAL:
+        if known.state.life in TERMINAL and run != self.kept_run:
             del self.known[run]
             return RunSnapshot(known.graph, known.state, turn.now)
         copied = codec.decode_snapshot(codec.encode_snapshot(known.state))
@@ -234,7 +234,7 @@ class Turns:
                     continue  # the process that serves it logs the error
                 if known is None:
                     continue
-                if known.state.life in TERMINAL:
+                if known.state.life in TERMINAL and run != self.kept_run:
                     del self.known[run]
                 found.append(known.state)
         return found
@@ -411,7 +411,7 @@ class Turns:
                 commands=commands,
                 new=d.new,
                 timers=timers,
-                letters=escape_inputs(d.letters, known.graph, self.graph),
+                letters=escape_inputs(d.letters, known.graph, self.graph) if d.letters else (),
                 read_letters=[letter.key for letter in letters] if letters else (),
                 blobs=d.blobs,
                 plan=plan,
@@ -419,7 +419,7 @@ class Turns:
                 lines=d.lines,
             )
         )
-        if dead or len(reported) < len(posts) or log.isEnabledFor(INFO):
+        if dead or log.isEnabledFor(INFO) or (len(reported) < len(posts) and _expires(posts)):
             mails = [post.mail for post in posts if post.error is None]
             turned.lines.extend((run, line) for line in turn_lines(d, mails, commands, dead or ()))
         if len(reported) < len(posts):
@@ -557,7 +557,7 @@ class Turns:
             known = self.known.get(run)
             if known is None:
                 continue
-            if known.state.life in TERMINAL or known.state.seq == 0:
+            if (known.state.life in TERMINAL and run != self.kept_run) or known.state.seq == 0:
                 del self.known[run]
                 continue
             grown = known.state.seq - known.snapshot_at
@@ -662,6 +662,11 @@ def _noted(posts: Sequence[Delivery]) -> set[str]:
 def _plan_of(posts: Sequence[Delivery]) -> bytes | None:
     """The plan that a start brings with it."""
     return next((post.mail.plan.data for post in posts if isinstance(post.mail, Start)), None)
+
+
+def _expires(posts: Sequence[Delivery]) -> bool:
+    """Whether the mail says that a command has run out of time or workers, which is a warning."""
+    return any(isinstance(post.mail, Expire) for post in posts)
 
 
 def _frees(posts: Sequence[Delivery]) -> bool:

@@ -9,7 +9,7 @@ from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.ports import Cluster, Executor, ToolCall
 from refold.tool_api import Keys, ToolInfo, ToolKey, ToolProblem, refused
-from refold.tools.cluster_keys import cluster_needs
+from refold.tools.shared_keys import cluster_needs
 
 NOOP = ToolInfo(
     kind="noop",

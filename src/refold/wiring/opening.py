@@ -10,14 +10,13 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from threading import Thread
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from refold.core.executors import INTERPRETER, RAY
 from refold.core.expressions import Evaluate, Values
 from refold.core.plan import Plan
+from refold.core.queueing import INTERPRETER, RAY
 from refold.doorbells.local import LocalDoorbell
 from refold.executors.inline import Inline
 from refold.executors.limits import environment
 from refold.executors.process_services import ProcessServices
-from refold.executors.ray import cluster_of
 from refold.logs import ERROR, INFO, event, logger
 from refold.ports import Advance, AtOnce, Clock, Store, Tool
 from refold.runtime.engine import Engine, Service
@@ -25,10 +24,11 @@ from refold.settings import PROCESSES_EACH, Settings
 from refold.stores.open import is_server, shown_address
 from refold.wiring.process import Process, assemble, open_secrets
 from refold.wiring.store import kept_in
-from refold.wiring.world import ARTIFACTS, StoreTime, World, working_directory
+from refold.wiring.world import ARTIFACTS, NoCluster, StoreTime, World, working_directory
 from refold.worker.leases import on_thread
 
 if TYPE_CHECKING:
+    from refold.executors.ray import RayCluster
     from refold.playbooks.playbook import Playbook
     from refold.python.startable import StartInput
     from refold.python.workflow import Flow, Workflow
@@ -150,7 +150,7 @@ async def own_world(
         settings.tool_limits,
         environment(os.environ, settings.pass_env),
     )
-    cluster = cluster_of(settings.ray, settings.process_grace)
+    cluster = _cluster(settings)
     try:
         yield World(
             clock,
@@ -174,6 +174,14 @@ async def own_world(
         await cluster.close()
         await inline.close()
         await isolated.close()
+
+
+def _cluster(settings: Settings) -> "RayCluster | NoCluster":
+    if not settings.ray:
+        return NoCluster()
+    from refold.executors.ray import RayCluster
+
+    return RayCluster(settings.ray, settings.process_grace)
 
 
 @asynccontextmanager

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field, structs
 
-from refold.core import executors
 from refold.core import plan as plans
+from refold.core import queueing
 from refold.core.expressions import Evaluate
 from refold.core.graph import Graph
 from refold.core.pipeline import TaskPipeline
@@ -19,8 +19,7 @@ from refold.queries.code import open_plans
 from refold.queries.reading import stored_value
 from refold.queries.workers import abilities as live_abilities
 from refold.registry import LazyRegistry
-from refold.rings import concerns
-from refold.runtime.background import Listener, ServedRuns, Sweep, Timers
+from refold.runtime.background import Listener, ServedRuns, Sweep, Timers, concerns
 from refold.runtime.caller_contexts import CallerContexts
 from refold.runtime.desk import LocalDesk
 from refold.runtime.engine import Engine, EngineParts, Service
@@ -36,8 +35,7 @@ from refold.wiring.python_code import PythonCode
 from refold.wiring.tools import make_tools
 from refold.wiring.world import WallClock, World, language
 from refold.worker.loop import Worker, WorkerOptions
-from refold.worker.redaction import NO_REDACTION
-from refold.worker.run_tool import RESULT
+from refold.worker.run_tool import NO_REDACTION, RESULT
 
 if TYPE_CHECKING:
     from refold.python.body_call import ChildRun
@@ -57,7 +55,7 @@ class Process(Struct, frozen=True):
     tools: LazyRegistry[Tool]
     code: PythonCode
     service: Service
-    schedules: Schedules
+    schedules: Schedules | None = None  # None: it serves one run, and no schedules
     served_runs: ServedRuns | None = None  # None: it serves every run
     listener: Listener | None = None  # only if other processes may write to the store
     secrets: SecretAccess | None = None
@@ -80,7 +78,7 @@ class Process(Struct, frozen=True):
                 beside.append(group.create_task(self.listener.run()))
             if self.served_runs is not None:
                 beside.append(group.create_task(self.served_runs.run_for(self.sweep.clock)))
-            else:
+            if self.schedules is not None:
                 beside.append(group.create_task(self.schedules.run()))
             await (self.worker.run() if self.claims else self.stopped.wait())
             for each in beside:
@@ -88,8 +86,13 @@ class Process(Struct, frozen=True):
 
     def late_loops(self) -> list[str]:
         """The loops that every run depends on and that have not turned for three of their periods."""
-        loops = {"sweep": self.sweep.is_late(), "schedules": self.served_runs is None and self.schedules.is_late()}
+        loops = {"sweep": self.sweep.is_late(), "schedules": self.schedules is not None and self.schedules.is_late()}
         return [name for name, is_late in loops.items() if is_late and self.works]
+
+    def wake_schedules(self) -> None:
+        """A document of a schedule may have changed."""
+        if self.schedules is not None:
+            self.schedules.wake()
 
     async def stop(self, grace: float = 0.0) -> None:
         """Take nothing new; work that does not finish within the grace is handed back, and others can continue it."""
@@ -130,9 +133,9 @@ def assemble(
     advance = world.advance
 
     def executor_of(plan: str, step: Step) -> str:
-        return executors.executor_of(plan, step, process().code.isolation_of)
+        return queueing.executor_of(plan, step, process().code.isolation_of)
 
-    turns = Turns(store, evaluate, world.chance, world.new_id, _turn_options(settings, turn_options, executor_of))
+    turns = Turns(store, evaluate, world.chance, world.new_id, _turn_options(settings, turn_options, executor_of, only))
     stored = StoredData(store, turns, advance)
     mailroom = Mailroom(
         turns,
@@ -186,7 +189,7 @@ def assemble(
             contexts=contexts,
             queues=queues,
             folder=world.folder,
-            wake_schedules=lambda: process().schedules.wake(),
+            wake_schedules=lambda: process().wake_schedules(),
         )
     )
     listener = None
@@ -195,6 +198,9 @@ def assemble(
         listener = Listener(
             store.foreign_writes, advance, world.clock, others_wrote, settings.listen_every, store.listen
         )
+    schedules = None
+    if not only:
+        schedules = Schedules(ScheduleReader(store, turns), advance, mailroom.send, world.clock, shared=shared)
     assembled = Process(
         engine=engine,
         worker=worker,
@@ -213,7 +219,7 @@ def assemble(
         tools=registry,
         code=code,
         service=service,
-        schedules=Schedules(ScheduleReader(store, turns), advance, mailroom.send, world.clock, shared=shared),
+        schedules=schedules,
         served_runs=served_runs,
         listener=listener,
         secrets=world.secrets,
@@ -286,7 +292,7 @@ def settings_of(graph: Graph, lease: Lease) -> Mapping[str, Any]:
 
 
 def _turn_options(
-    settings: Settings, options: TurnOptions | None, executor_of: Callable[[str, Step], str]
+    settings: Settings, options: TurnOptions | None, executor_of: Callable[[str, Step], str], kept_run: str
 ) -> TurnOptions:
     return structs.replace(
         options or TurnOptions(),
@@ -295,6 +301,7 @@ def _turn_options(
         keep=settings.states_kept,
         depth_limit=settings.depth_limit,
         executor_of=executor_of,
+        kept_run=kept_run,
     )
 
 
@@ -318,7 +325,7 @@ def _observer(process: Callable[[], Process]) -> TurnObserver:
         process().code.run_ended(run)
         process().engine.contexts.forget(run)
         if snapshot.state.schedule is not None:
-            process().schedules.wake()
+            process().wake_schedules()
         if served_runs is not None:
             served_runs.ended(run)
         process().engine.ends.ended(snapshot)
@@ -352,7 +359,7 @@ def _foreign_write(process: Callable[[], Process], world: World) -> Callable[[Co
         if concerns(rings, "runs") or concerns(rings, "work", worker.can.queues):
             world.doorbell.ring()
         if concerns(rings, "documents") or concerns(rings, "ended"):
-            process().schedules.wake()
+            process().wake_schedules()
         if concerns(rings, "ended"):
             process().engine.ends.look_now()
         held = {place[0] for place in worker.keeper.held}

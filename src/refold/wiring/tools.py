@@ -9,7 +9,7 @@ from refold.core.pipeline import TOOL
 from refold.ports import Entries, Programs, Tool, ToolCall
 from refold.registry import TOOLS, EntryPoints, LazyRegistry
 from refold.tool_api import not_installed, refused
-from refold.tools.simple import FunctionTool, noop
+from refold.tools.simple import noop
 from refold.wiring.world import World, templates
 
 if TYPE_CHECKING:
@@ -44,6 +44,11 @@ def make_tools(
         from refold.tools.simple import assert_that
 
         return assert_that
+
+    def function() -> Tool:
+        from refold.tools.simple import FunctionTool
+
+        return FunctionTool(world.executors, cluster=world.cluster)
 
     def python() -> Tool:
         from refold.tools.python.tool import PythonTool
@@ -80,8 +85,7 @@ def make_tools(
     }
     ready: dict[str, Tool] = {"noop": noop, **given}
     if world.executors:
-        ready = {"function": FunctionTool(world.executors, cluster=world.cluster), **ready}
-        makers |= {"python": python, "shell": shell, "http": http, **database_tools(http)}
+        makers |= {"function": function, "python": python, "shell": shell, "http": http, **database_tools(http)}
         makers |= _outward(world, lambda: tools["http"], programs, read_blob)
         makers["agent"] = agent
         makers |= EntryPoints(TOOLS, {*makers, *ready, *BY_ENGINE}).makers()

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from refold.core.expressions import Evaluate, unknown
-from refold.core.outcomes import Instant
+from refold.core.outcomes import Fault, Instant
+from refold.errors import ToolFailed
 from refold.executors.process_services import ProcessServices
-from refold.ports import Advance, AtOnce, Clock, Cluster, Doorbell, Executor, Store
+from refold.ports import Advance, AtOnce, Clock, Cluster, ClusterNeeds, Doorbell, Executor, Say, Store
 from refold.secrets.access import SecretAccess
 from refold.stores.clock import StoreClock, machine_steady
 from refold.worker.leases import Heartbeat, as_task
 
 if TYPE_CHECKING:
-    from refold.templates import Templates
+    from refold.templates.language import Templates
     from refold.tools.pipeline.secrets import Vault
 
 
@@ -61,6 +62,17 @@ class StoreTime:
         await asyncio.sleep(seconds)
 
 
+class NoCluster:
+    """In the place of a cluster where none is configured."""
+
+    async def run(self, call: str, input: Any, needs: ClusterNeeds, say: Say | None = None) -> Any:
+        why = "this worker knows no Ray cluster: set REFOLD_RAY, or give the step a queue of workers that have one"
+        raise ToolFailed(Fault("no_ray", why, retryable=False))
+
+    async def close(self) -> None:
+        """There is nothing to leave."""
+
+
 class World(Struct):
     """What a process gets from outside: time, random numbers, ids, and a thread for its turns."""
 
@@ -101,7 +113,7 @@ def language(name: str) -> Evaluate:
 @cache
 def templates(name: str) -> "Templates":
     """The templates of a language of playbooks, which the worker renders too."""
-    from refold.templates import Templates
+    from refold.templates.language import Templates
 
     if name not in ("refold", "noetl"):
         unknown(name)

@@ -18,7 +18,7 @@ from refold.errors import RefoldError, Unavailable
 from refold.logs import DEBUG, ERROR, INFO, WARNING, event, logger
 from refold.ports import Clock, Desk, Lease, Memory, Place, Redaction
 from refold.time_limits import Stopwatch
-from refold.worker.redaction import NO_REDACTION
+from refold.worker.run_tool import NO_REDACTION
 
 log = logger("worker")
 

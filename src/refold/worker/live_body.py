@@ -18,8 +18,7 @@ from refold.logs import DEBUG, WARNING, event, logger
 from refold.ports import Clock, Desk, Done, Lease, Memory, Redaction, Sleeper
 from refold.worker.leases import HeldLease, PatientDesk, fields_of
 from refold.worker.output import TryOutput
-from refold.worker.redaction import redacted
-from refold.worker.run_tool import Body
+from refold.worker.run_tool import Body, redacted
 
 log = logger("worker")
 

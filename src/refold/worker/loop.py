@@ -10,16 +10,15 @@ from typing import Any
 from msgspec import Struct, structs
 
 from refold.body_tasks import noted_tasks
-from refold.core.executors import REMOTE
 from refold.core.faults import text_of
 from refold.core.outcomes import Cancelled, Failed, Fault
+from refold.core.queueing import REMOTE
 from refold.errors import BodyLost, LeaseLost, RefoldError, StaleWrite, Unavailable
 from refold.logs import DEBUG, ERROR, INFO, WARNING, event, logger
 from refold.ports import Abilities, Clock, Desk, Done, Doorbell, Lease, Offer, Redaction, Tool
 from refold.worker.leases import Heartbeat, HeldLease, LeaseKeeper, as_task, fields_of
 from refold.worker.live_body import LiveBody, ParkedBodies
-from refold.worker.redaction import NO_REDACTION, redacted
-from refold.worker.run_tool import CallServices, guarded_loop, run_tool
+from refold.worker.run_tool import NO_REDACTION, CallServices, guarded_loop, redacted, run_tool
 
 log = logger("worker")
 

@@ -11,7 +11,7 @@ from refold.errors import LeaseLost, Unavailable
 from refold.logs import DEBUG, WARNING, event, logger
 from refold.ports import Clock, Ending, Lease, LeftOut, Redaction, StreamRedaction
 from refold.worker.leases import fields_of
-from refold.worker.redaction import NO_REDACTION
+from refold.worker.run_tool import NO_REDACTION
 
 EVERY = 0.2  # seconds between a line and the batch that sends it
 AT_ONCE = 64 * 1024  # characters that are sent immediately

@@ -1,30 +1,68 @@
-"""Runs one try of a command and returns its outcome. It does not touch the lease.
+"""Runs one try of a command and returns its outcome, without secrets. It does not touch the lease.
 
 The body of a step runs in a task of its own, so that what it does to its task or loop does not reach the worker.
 """
 
 import asyncio
 from asyncio.tasks import _enter_task, _leave_task
-from collections.abc import AsyncIterator, Coroutine, Generator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import Context, ContextVar, copy_context
 from opcode import opmap
 from typing import Any, Generic, TypeVar
 
+import msgspec
 from msgspec import Struct, field, structs
 
 from refold.core import codec
 from refold.core.faults import fault_from_exception, text_of
-from refold.core.outcomes import SECOND, Cancelled, Failed, Fault, Parked, Succeeded, Suspended, TimedOut
+from refold.core.outcomes import SECOND, Cancelled, Failed, Fault, Parked, Succeeded, Suspended, TimedOut, Write
 from refold.core.retry import asked_to_wait
-from refold.errors import BodyLost, OverBound
-from refold.ports import Clock, Done, Lease, Meanwhile, Parking, Redaction, Say, Tool, ToolCall
+from refold.errors import BodyLost, OverBound, ToolFailed
+from refold.ports import (
+    Clock,
+    Done,
+    Ending,
+    Lease,
+    Meanwhile,
+    Parking,
+    Redaction,
+    Say,
+    StreamRedaction,
+    Tool,
+    ToolCall,
+)
 from refold.schemas import QUICK, SHOWN, Misfit, misfits, misfits_text
 from refold.time_limits import Limit, Stopwatch
-from refold.worker.redaction import NO_REDACTION, redacted
 
 Result = TypeVar("Result")
 ASKED_SINCE = "asked_since"  # in the progress of a command: when a busy service first asked it to wait
+
+
+class NoRedaction:
+    """For a process without secrets."""
+
+    def text(self, text: str) -> str:
+        return text
+
+    def fault(self, fault: Fault) -> Fault:
+        return fault
+
+    def value(self, value: Any) -> Any:
+        return value
+
+    def stream(self) -> StreamRedaction:
+        return _as_they_are
+
+    def check_result(self, value: Any) -> None:
+        return None
+
+
+def _as_they_are(texts: Sequence[str], ending: Ending) -> Sequence[str]:
+    return texts
+
+
+NO_REDACTION = NoRedaction()
 
 
 class Body(Generic[Result]):
@@ -283,3 +321,46 @@ def _done(value: Any, started_at: int) -> Done:
     if kind in OUTCOMES:
         return Done(value, started_at)
     return Done(Succeeded(value), started_at)
+
+
+def redacted(done: Done, redaction: Redaction) -> Done:
+    """Remove secrets from the texts of a report. A result, a write or an event that holds a secret fails the step."""
+    if redaction is NO_REDACTION:
+        return done
+    outcome = done.outcome
+    try:
+        if type(outcome) is Failed:
+            outcome = Failed(redaction.fault(outcome.fault))
+            done = Done(outcome, done.started_at, done.writes, done.usage)
+        elif type(outcome) is Parked:
+            reason = redaction.text(outcome.reason)  # often the text of an error; it does not fail the step
+            done = done if reason == outcome.reason else structs.replace(done, outcome=_because(outcome, reason))
+            redaction.check_result(_plain(done.outcome))
+        elif type(outcome) is Succeeded:
+            redaction.check_result(outcome.result)
+        else:
+            redaction.check_result(_plain(outcome))
+        if done.writes or done.usage:
+            redaction.check_result([_write_values(write) for write in done.writes])
+            redaction.check_result(done.usage)
+        for sent in done.events:
+            redaction.check_result(getattr(sent, "data", None))
+    except ToolFailed as error:
+        return Done(Failed(error.fault), done.started_at)
+    return done
+
+
+def _because(parked: Parked, reason: str) -> Parked:
+    return structs.replace(parked, reason=reason)
+
+
+def _write_values(write: Write) -> list[Any]:
+    """An object that is not a write is refused where it would be stored."""
+    return [getattr(write, "key", None), getattr(write, "value", None)]
+
+
+def _plain(value: Any) -> Any:
+    try:
+        return msgspec.to_builtins(value)
+    except (TypeError, ValueError, RecursionError):
+        return None  # such a value is refused where it would be stored

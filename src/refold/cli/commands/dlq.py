@@ -10,7 +10,7 @@ from msgspec import to_builtins
 from refold.cli import database, exits, words
 from refold.cli import output as out
 from refold.cli.options import follow_option, output_option, store_option, who
-from refold.cli.server import db_argument
+from refold.cli.settings import db_argument
 from refold.cli.steering import steering
 from refold.core.read.dead_letters import DeadLetter
 from refold.core.read.summary import Summary

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from refold.cli import exits, output, words
 from refold.cli.progress import Screen
-from refold.cli.server import db_argument
+from refold.cli.settings import db_argument
 from refold.core.outcomes import ANSWER
 from refold.core.plain_values import to_plain_data
 from refold.core.read.budget import PAUSED_BY_BUDGET, over_budget, over_budget_text
@@ -325,7 +325,7 @@ async def is_idle(process: Process) -> bool:
     runs = None if served is None else served.runs
     if await asyncio.to_thread(moving_run, engine.store.views, (process.worker.can,), runs) is not None:
         return False
-    if served is None and await process.schedules.has_work():
+    if process.schedules is not None and await process.schedules.has_work():
         return False
     due, _ = await engine.advance(lambda: engine.store.due(DUE))
     return not (due if runs is None else runs.intersection(due))
@@ -343,13 +343,15 @@ async def _see_out(process: Process, run: str) -> None:
 async def _ended(engine: Engine, shown: RunReport, order: Execution, screen: Screen) -> RunResult:
     graph, state = engine.mailroom.turns.graphs[shown.state.plan], shown.state
     screen.close(progress(graph, state, state.ended_at or words.now()))
-    late = await engine.advance(lambda: is_timed_out(engine.store.views, state))
+    late, cause = False, ""
+    if state.error is not None:
+        late = await engine.advance(lambda: is_timed_out(engine.store.views, state))
+        cause = await engine.advance(lambda: first_failure(engine.store.views, graph, state))
     seen = (
         await engine.advance(lambda: run_object(engine.store.views, graph, state, words.now()))
         if order.objects
         else None
     )
-    cause = await engine.advance(lambda: first_failure(engine.store.views, graph, state))
     error = "" if state.error is None else "; ".join(filter(None, (error_text(state.error), cause)))
     result = to_plain_data(shown.result) if graph.by_events else shown.result
     return RunResult(shown.status, result, error, exits.code_of_run(shown.status, late), seen, cause)

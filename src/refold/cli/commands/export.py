@@ -8,7 +8,7 @@ from msgspec import json
 from refold.cli import database, words
 from refold.cli import output as out
 from refold.cli.options import run_argument, store_option
-from refold.cli.server import channel, server
+from refold.cli.settings import channel, server
 from refold.errors import Unusable
 from refold.ports import Views
 from refold.queries.runs import run_label

@@ -9,7 +9,7 @@ from msgspec import convert, to_builtins
 from refold.cli import exits, output, words
 from refold.cli.commands.execute import Execution, RunResult, ways_to_decide, why_left
 from refold.cli.progress import Screen
-from refold.cli.server import channel, server
+from refold.cli.settings import channel, server
 from refold.client.connection import NAMESPACE, segment
 from refold.core.graph import Graph
 from refold.core.outcomes import Queueing

@@ -11,7 +11,7 @@ from msgspec import json
 from refold.cli import database, words
 from refold.cli import output as out
 from refold.cli.options import inputs, output_option, run_argument, store_option, value_of, who
-from refold.cli.server import server
+from refold.cli.settings import server
 from refold.cli.steering import steering
 from refold.cli.unserved import tell_if_unserved
 from refold.core.codec import check_value

@@ -34,8 +34,7 @@ from refold.cli.options import (
     until_waiting_option,
     who,
 )
-from refold.cli.server import db_argument, server
-from refold.cli.settings import loaded
+from refold.cli.settings import db_argument, loaded, server
 from refold.cli.steering import steering
 from refold.cli.tree import NO_PLAYBOOK, PlaybookLines
 from refold.cli.words import now

@@ -13,7 +13,7 @@ from refold.cli import output as out
 from refold.cli.commands.export import export
 from refold.cli.commands.items import item_option, step_option
 from refold.cli.options import inputs, label_option, labels_of, output_option, run_argument, store_option, value_of, who
-from refold.cli.server import db_argument
+from refold.cli.settings import db_argument
 from refold.cli.steering import steering
 from refold.cli.unserved import NO_PROCESS, how_to_execute, tell_if_unserved
 from refold.core.codec import check_value

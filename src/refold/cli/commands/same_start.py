@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from refold.cli import output as out
 from refold.cli import words
 from refold.cli.commands.playbooks import load
-from refold.cli.server import db_argument
+from refold.cli.settings import db_argument
 from refold.core.facts import RunStarted
 from refold.core.plan import plan_hash
 from refold.core.read.summary import Summary

@@ -22,8 +22,7 @@ from refold.cli import database, exits
 from refold.cli import output as out
 from refold.cli.commands.execute import in_foreground
 from refold.cli.options import code_option, db_option, quiet_option, settings
-from refold.cli.server import db_argument
-from refold.cli.settings import loaded
+from refold.cli.settings import db_argument, loaded
 from refold.errors import Stopped, Unusable
 from refold.server.service import ServerFacts, ServerOptions, ShownSetting
 from refold.settings import Settings

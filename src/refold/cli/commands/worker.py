@@ -14,8 +14,7 @@ from refold.cli import exits
 from refold.cli import output as out
 from refold.cli.commands.execute import in_foreground, is_idle
 from refold.cli.options import code_option, quiet_option, settings, store_option
-from refold.cli.server import TOKEN, db_argument, server, server_argument
-from refold.cli.settings import loaded
+from refold.cli.settings import TOKEN, db_argument, loaded, server, server_argument
 from refold.errors import NotFound, Stopped
 from refold.ports import RunFilter, Views
 from refold.settings import Settings

@@ -27,7 +27,6 @@ from refold.core.commands import (
     rate_limit,
 )
 from refold.core.decide.effects import EFFECTS
-from refold.core.executors import executor_of
 from refold.core.expressions import CannotEvaluate, Evaluate
 from refold.core.facts import (
     CallSettled,
@@ -74,7 +73,7 @@ from refold.core.outcomes import (
 )
 from refold.core.pipeline import sealed_in
 from refold.core.plan import BODY, Child, Step, WorkerWork
-from refold.core.queueing import lane_name
+from refold.core.queueing import executor_of, lane_name
 from refold.core.read.loaded import Loaded, event_at, events_of
 from refold.core.read.template_scope import RunScope, item_scope
 from refold.core.state import COMPLETED, FAILED, RUNNING, TERMINAL, FanOut, OpenCommand, RunState

@@ -146,7 +146,8 @@ def decide(d: Decision) -> None:
     May raise Missing: load what it names and call again; what has been decided until then is kept.
     """
     state, rules = d.state, EVENT_RULES if d.graph.by_events else RULES
-    end_if_asked(d)
+    if state.cancel is not None or state.timed_out is not None:
+        end_if_asked(d)
     while not _rests(state):
         before = len(d.facts), len(d.moves)
         for guard, rule in rules:

@@ -374,7 +374,8 @@ def _run_ended(graph: Graph, state: RunState, fact: RunEnded) -> None:
     state.result, state.blob, state.error = fact.result, fact.blob, fact.error
     state.also_failed, state.ended_at, state.successor = fact.also_failed, state.at, fact.successor
     state.paused = False
-    end_as_before(state)
+    if state.kept is not None:
+        end_as_before(state, state.kept)
 
 
 def _run_reopened(graph: Graph, state: RunState, fact: RunReopened) -> None:

@@ -97,12 +97,10 @@ def _run_items_alone(graph: Graph, state: RunState, fact: RunReopened) -> None:
     _go_on(graph, state, fact.budget)
 
 
-def end_as_before(state: RunState) -> None:
+def end_as_before(state: RunState, kept: KeptEnd) -> None:
     """The items have ended: what the run had left undone is there again, in case it is retried."""
-    kept = state.kept
-    if kept is not None:
-        state.failures, state.cut, state.ready, state.over = kept.failures, kept.cut, kept.ready, kept.over
-        state.exceeded, state.kept = kept.exceeded, None
+    state.failures, state.cut, state.ready, state.over = kept.failures, kept.cut, kept.ready, kept.over
+    state.exceeded, state.kept = kept.exceeded, None
 
 
 def _visit_again(graph: Graph, state: RunState, fact: RunReopened) -> None:

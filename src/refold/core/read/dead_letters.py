@@ -68,8 +68,8 @@ def any_tolerated(graph: Graph, state: RunState) -> bool:
 
 def tolerated(graph: Graph, state: RunState) -> Iterator[StepFault]:
     """Return the list loops that completed although some of their items failed."""
-    for s, step in enumerate(state.steps):
-        loop = graph.step(s).loop
+    for s in graph.list_loops:
+        step, loop = state.steps[s], graph.step(s).loop
         if step.fan is not None and step.fan.failed and step.life == COMPLETED and loop and loop.failures != "ignore":
             why = f"{step.fan.failed} of {step.fan.count} items failed"
             yield StepFault(graph.name(s), step.fan.visit, "tolerated", Fault(ITEMS_FAILED, why))

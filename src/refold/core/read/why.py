@@ -105,7 +105,7 @@ def of_commands(graph: Graph, state: RunState, now: Instant, world: WorkerView) 
     """Return the reasons of open commands only; the cost does not depend on the size of the graph."""
     for command in state.open:
         yield from _of_command(graph, state, command, now, world)
-    if state.life == RUNNING:
+    if state.requests and state.life == RUNNING:
         yield from map(partial(_of_request, state), open_requests(state))
 
 

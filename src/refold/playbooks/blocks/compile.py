@@ -7,7 +7,6 @@ from msgspec import Struct, structs
 
 from refold.core.plan import VISIT_LIMIT, Arc
 from refold.playbooks.blocks import generated_steps
-from refold.playbooks.blocks.bodies import Outline, block_word
 from refold.playbooks.blocks.generated_steps import (
     Way,
     expression,
@@ -18,6 +17,8 @@ from refold.playbooks.blocks.generated_steps import (
     ways_of,
     with_ways,
 )
+from refold.playbooks.blocks.outline import Outline
+from refold.playbooks.key_types import block_word
 from refold.playbooks.language.blocks import MOST_PASSES
 from refold.playbooks.reader.reading import Fields, Reading, TooMany
 from refold.playbooks.steps import StepDraft, Value

@@ -42,10 +42,10 @@ def read_entries(reading: Reading, node: Node, key: Key) -> list[Node] | None:
     return list(found.values())
 
 
-def sealed_steps(reading: Reading, root: Node) -> frozenset[str]:
+def sealed_steps(root: Node) -> frozenset[str]:
     """The steps of a file whose result is secret: it is stored so that only tools can read it."""
     found: set[str] = set()
-    if not reading.has_secrets or not isinstance(root.value, dict) or "workflow" not in root.nodes:
+    if not isinstance(root.value, dict) or "workflow" not in root.nodes:
         return frozenset()
     todo = [root.nodes["workflow"]]
     while todo:
@@ -78,8 +78,6 @@ class Named(Struct, frozen=True):
 
 def check_secrets(reading: Reading, playbook: PlaybookDraft) -> None:
     """Check every template of every step, each once."""
-    if not reading.has_secrets:
-        return
     named = [each for draft in playbook.drafts for each in _named(reading, draft)]
     _check_known(reading, named)
     _check_entries(reading, named, [entry.value["name"] for entry in playbook.fields.get("keychain", ())])

@@ -18,7 +18,6 @@ from refold.ports import Abilities, Lease, Limit
 from refold.stores.limits import MOST_SLOTS, Bucket, Rooms
 from refold.stores.rounds import Rounds
 from refold.stores.sqlite import queries
-from refold.stores.sqlite.columns import Values
 from refold.stores.sqlite.file import File
 from refold.stores.sqlite.remembered import Openings, Remembered
 from refold.stores.sqlite.rows import (
@@ -28,6 +27,7 @@ from refold.stores.sqlite.rows import (
     WAITING,
     CommandRow,
     Line,
+    Values,
     added,
     moved,
     parts_of_lane,

@@ -11,9 +11,8 @@ from refold.core.state import TERMINAL
 from refold.errors import Corrupt
 from refold.ports import Abilities
 from refold.stores.sqlite import queries
-from refold.stores.sqlite.columns import Values, malformed
 from refold.stores.sqlite.file import File
-from refold.stores.sqlite.rows import CommandRow, check_run
+from refold.stores.sqlite.rows import CommandRow, Values, check_run, malformed
 
 MANY = 10_000  # runs, or commands
 PLANS = 100

@@ -12,12 +12,11 @@ from refold.stores.clock import Steady, StoreClock
 from refold.stores.limits import Bucket, check_limit, check_weight
 from refold.stores.lost import log_lost
 from refold.stores.rounds import Rounds
-from refold.stores.sqlite import columns, queries
+from refold.stores.sqlite import queries
 from refold.stores.sqlite.bell import Bell
-from refold.stores.sqlite.columns import Values, malformed
 from refold.stores.sqlite.file import File, OnWrong
 from refold.stores.sqlite.remembered import Remembered
-from refold.stores.sqlite.rows import CommandRow, check, read_queued, seal
+from refold.stores.sqlite.rows import DUE_TIMERS, CommandRow, Values, check, malformed, read_queued, seal
 from refold.stores.sqlite.tables import Tables, limit_row, read_limit, read_mark
 from refold.stores.sqlite.turn import SqliteTurn, Tools
 from refold.stores.sqlite.views import SqliteViews, read_worker
@@ -265,7 +264,7 @@ def _receiver(row: Values) -> str:
 
 
 def _check_timer(row: Values) -> None:
-    columns.DUE_TIMERS.check(row[:2], row)
+    DUE_TIMERS.check(row[:2], row)
     run, key, due, mark = row
     check(f"timer {key} of run {run}", (run, key, due), mark, "timers")
 

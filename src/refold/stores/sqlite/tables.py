@@ -12,10 +12,23 @@ from refold.errors import Corrupt, NotFound
 from refold.ports import Document, Limit
 from refold.stores.clock import Mark, StoreClock
 from refold.stores.limits import Bucket
-from refold.stores.sqlite import columns, queries
-from refold.stores.sqlite.columns import Values, malformed
+from refold.stores.sqlite import queries
 from refold.stores.sqlite.file import File
-from refold.stores.sqlite.rows import check, read_fact, read_run, seal
+from refold.stores.sqlite.rows import (
+    BLOBS,
+    CHANGES,
+    DOCUMENTS,
+    LIMITS,
+    PLANS,
+    RUNS,
+    WEIGHTS,
+    Values,
+    check,
+    malformed,
+    read_fact,
+    read_run,
+    seal,
+)
 
 ALL = -1  # as a limit
 MOST_CHANGES = 1 << 62
@@ -38,7 +51,7 @@ class Tables:
         row = self.row(queries.PLAN, hash)
         if row is None:
             return None
-        columns.PLANS.check((hash,), row)
+        PLANS.check((hash,), row)
         if sha256(row[0]).hexdigest() != hash:
             raise Corrupt(f"workflow {hash} is not what its name says (table plans, column data)")
         return bytes(row[0])
@@ -47,7 +60,7 @@ class Tables:
         row = self.row(queries.RUN, run)  # first: meanwhile others may add facts, but never take one away
         rows = self.ask(queries.FACTS, run, after, ALL if limit is None else limit)
         if row is not None:
-            columns.RUNS.check((run,), row)
+            RUNS.check((run,), row)
         last = after + len(rows) if row is None else row[0]
         if limit is not None:
             last = min(last, after + limit)
@@ -75,7 +88,7 @@ class Tables:
         row = self.row(queries.BLOB, run, hash)
         if row is None:
             raise NotFound(f"run {run} has no blob {hash}")
-        columns.BLOBS.check((run, hash), row)
+        BLOBS.check((run, hash), row)
         check(f"blob {hash} of run {run}", (run, hash, row[0]), row[1], "blobs")
         return bytes(row[0])
 
@@ -99,7 +112,7 @@ class Tables:
 
 def read_document(kind: str, row: Values) -> Document:
     """Raises Corrupt."""
-    columns.DOCUMENTS.check((kind, row[0]), row)
+    DOCUMENTS.check((kind, row[0]), row)
     id, version, due, data, mark = row
     check(f"document {id} of the kind {kind}", (kind, id, version, due, data), mark, "documents")
     return Document(kind, id, version, bytes(data), due)
@@ -107,7 +120,7 @@ def read_document(kind: str, row: Values) -> Document:
 
 def read_limit(row: Values) -> tuple[Limit, Bucket]:
     """Raises Corrupt."""
-    columns.LIMITS.check((row[0],), row)
+    LIMITS.check((row[0],), row)
     name, slots, rate, burst, tokens, at, mark = row
     check(f"limit {name}", tuple(row[:6]), mark, "limits")
     return Limit(name=name, slots=slots, rate=rate, burst=burst), Bucket(tokens, at)
@@ -121,7 +134,7 @@ def limit_row(namespace: str, limit: Limit, bucket: Bucket) -> Values:
 
 def read_weight(row: Values) -> tuple[str, int]:
     """Raises Corrupt."""
-    columns.WEIGHTS.check((row[0],), row)
+    WEIGHTS.check((row[0],), row)
     share, weight, mark = row
     check(f"the weight of share {share}", (share, weight), mark, "weights")
     return share, weight
@@ -151,7 +164,7 @@ def last_change(ask: Callable[[str], Sequence[Values]]) -> tuple[str, int, int]:
     Raises Corrupt."""
     rows = ask(queries.LAST_CHANGED) or ask(queries.REMOVED_CHANGE)
     run, head, change, removed = rows[0] if rows else ("", 0, 0, 0)
-    columns.CHANGES.check((run,), (run, head, change))
+    CHANGES.check((run,), (run, head, change))
     if type(removed) is not int:
         raise malformed("removed_changes", (), "change", f"{removed!r} is not an integer")
     if removed > change:

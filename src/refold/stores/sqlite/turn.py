@@ -24,7 +24,6 @@ from refold.stores.documents import check_put, check_version, next_version
 from refold.stores.removal import FLOOR_STEP, refuse_removal
 from refold.stores.rounds import Rounds
 from refold.stores.sqlite import queries
-from refold.stores.sqlite.columns import LETTERS, LOGS, TIMERS, Values
 from refold.stores.sqlite.commands import Commands
 from refold.stores.sqlite.file import File
 from refold.stores.sqlite.locks import alive_until
@@ -32,7 +31,11 @@ from refold.stores.sqlite.remembered import MANY, Opening, Openings, Remembered
 from refold.stores.sqlite.rows import (
     FAR,
     LEASED,
+    LETTERS,
+    LOGS,
+    TIMERS,
     CommandRow,
+    Values,
     check,
     dead_rows,
     fact_rows,

@@ -38,16 +38,30 @@ from refold.ports import (
 from refold.stores.clock import StoreClock
 from refold.stores.feed import ahead_of, read_cursor, write_cursor
 from refold.stores.limits import limit_use
-from refold.stores.sqlite import columns, queries
-from refold.stores.sqlite.columns import Values, malformed
+from refold.stores.sqlite import queries
 from refold.stores.sqlite.file import File, OnWrong, readable_rows
 from refold.stores.sqlite.locks import ALIVE_UNTIL, LOCK_NAME, file_system_of, mount_table
 from refold.stores.sqlite.migrate import APPLICATION, newest
-from refold.stores.sqlite.rows import FAR, CommandRow, check, label_text, read_dead, read_queued, read_run
+from refold.stores.sqlite.rows import (
+    ABILITIES,
+    CHANGES,
+    FAR,
+    FEED,
+    LINES,
+    WORKERS,
+    CommandRow,
+    Values,
+    check,
+    label_text,
+    malformed,
+    read_dead,
+    read_queued,
+    read_run,
+)
 from refold.stores.sqlite.tables import ALL, Tables, last_change, read_document, read_limit, read_mark, read_weight
 
 T = TypeVar("T")
-LINES = 1000  # read at once while they are searched
+LINES_AT_ONCE = 1000  # read at once while they are searched
 TABLES = (
     "runs",
     "labels",
@@ -198,9 +212,9 @@ class SqliteViews:
         lines: list[tuple[int, Any]] = []
         wanted = json.encode(search)[1:-1]  # as it is written inside a JSON text
         while limit is None or len(lines) < limit:
-            last = self._ask(queries.STREAM, run, after, LINES)
-            lines += self._lines(run, after, LINES, wanted)
-            if len(last) < LINES:
+            last = self._ask(queries.STREAM, run, after, LINES_AT_ONCE)
+            lines += self._lines(run, after, LINES_AT_ONCE, wanted)
+            if len(last) < LINES_AT_ONCE:
                 break
             after = last[-1][0]
         return lines[:limit]
@@ -208,20 +222,20 @@ class SqliteViews:
     def _lines(self, run: str, after: int, limit: int | None, wanted: bytes) -> Iterator[tuple[int, Any]]:
         rows = self._ask(queries.STREAM, run, after, ALL if limit is None else limit)
         for expected, row in enumerate(rows, after + 1):
-            columns.LINES.check((run, row[0]), row)
+            LINES.check((run, row[0]), row)
             n, data, mark = row
             check(f"line {expected} of run {run}", (run, expected, data), mark if n == expected else -1, "streams")
             if wanted in data:
-                yield n, columns.LINES.decoded((run, n), "data", json.decode, data)
+                yield n, LINES.decoded((run, n), "data", json.decode, data)
 
     def last_lines(self, run: str, before: int | None = None, limit: int = 100) -> Sequence[tuple[int, Any]]:
         rows = self._ask(queries.STREAM_BACKWARDS, run, FAR if before is None else before, limit)
         lines: list[tuple[int, Any]] = []
         for row in rows:
-            columns.LINES.check((run, row[0]), row)
+            LINES.check((run, row[0]), row)
             n, data, mark = row
             check(f"line {n} of run {run}", (run, n, data), mark, "streams")
-            lines.append((n, columns.LINES.decoded((run, n), "data", json.decode, data)))
+            lines.append((n, LINES.decoded((run, n), "data", json.decode, data)))
         return lines
 
     def plan(self, hash: str) -> bytes | None:
@@ -444,7 +458,7 @@ def _place(after: RunCursor) -> str:
 
 
 def _change(row: Values) -> tuple[str, int, int]:
-    columns.CHANGES.check(row[:1], row)
+    CHANGES.check(row[:1], row)
     return row[0], row[1], row[2]
 
 
@@ -458,7 +472,7 @@ def _live_worker(can: Abilities, leases: Sequence[CommandRow]) -> LiveWorker:
 
 
 def read_worker(row: Values) -> tuple[str, str]:
-    columns.WORKERS.check(row[:1], row)
+    WORKERS.check(row[:1], row)
     if row[1] and LOCK_NAME.fullmatch(row[1]) is None and ALIVE_UNTIL.fullmatch(row[1]) is None:
         raise malformed("workers", row[:1], "lock", f"{row[1]!r} is not the name of a lock")
     return row[0], row[1]
@@ -466,10 +480,10 @@ def read_worker(row: Values) -> tuple[str, str]:
 
 def _abilities(row: Values) -> Abilities:
     """Its tools are None if it has not said which it has."""
-    columns.ABILITIES.check(row[:1], row)
+    ABILITIES.check(row[:1], row)
     worker, tools, queues = row
-    can_tools = columns.ABILITIES.decoded((worker,), "tools", _names, tools)
-    can_queues = columns.ABILITIES.decoded((worker,), "queues", _names, queues)
+    can_tools = ABILITIES.decoded((worker,), "tools", _names, tools)
+    can_queues = ABILITIES.decoded((worker,), "queues", _names, queues)
     return Abilities(worker, can_queues, None if can_tools is None else frozenset(can_tools))
 
 
@@ -479,6 +493,6 @@ def _names(text: str | None) -> tuple[str, ...] | None:
 
 def _part(row: Values) -> tuple[int, str, int, int]:
     """Raises Corrupt."""
-    columns.FEED.check((row[0],), row)
+    FEED.check((row[0],), row)
     change, run, after, until = row
     return change, run, after, until

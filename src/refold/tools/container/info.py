@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refold.tool_api import ToolInfo, ToolKey, ToolProblem
-from refold.tools.key_checks import programs_in
+from refold.tools.shared_keys import programs_in
 
 
 def check_container(keys: Mapping[str, Any]) -> Sequence[ToolProblem]:

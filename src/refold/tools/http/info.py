@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from refold.tool_api import ToolInfo, ToolKey, ToolProblem
-from refold.tools.key_checks import listed
+from refold.tools.shared_keys import listed
 
 
 def check_http(keys: Mapping[str, Any]) -> Sequence[ToolProblem]:

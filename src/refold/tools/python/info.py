@@ -5,9 +5,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from refold.tool_api import ToolInfo, ToolKey, ToolProblem
-from refold.tools.cluster_keys import CLUSTER_KEYS, check_cluster
-from refold.tools.key_checks import one_of
 from refold.tools.python.compile import InvalidCode, is_good, prepare, read_from_outside, required_of_main
+from refold.tools.shared_keys import CLUSTER_KEYS, check_cluster, one_of
 
 # Names that code can use besides its input.
 OFFERED = (

@@ -10,10 +10,10 @@ from refold.core.outcomes import Succeeded
 from refold.ports import Cluster, Done, Executor, ToolCall
 from refold.tool_api import Arguments, Keys, folder_of, refused, text_of
 from refold.tools.artifact.tool import safe_join
-from refold.tools.cluster_keys import cluster_needs
 from refold.tools.python.body import RESULT, USAGE, CodeCall, may_share_a_loop
 from refold.tools.python.info import PYTHON
 from refold.tools.python.noetl import Overheard
+from refold.tools.shared_keys import cluster_needs
 from refold.tools.simple import may_call
 
 BODY = "refold.tools.python.body"

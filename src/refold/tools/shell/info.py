@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from refold.tool_api import ToolInfo, ToolKey, ToolProblem
-from refold.tools.key_checks import first_value, one_of, programs_in
+from refold.tools.shared_keys import first_value, one_of, programs_in
 
 NO_SPLICING = 'pass the value in `env` and write "$NAME", or as one of `args` and write "$1"'
 

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from refold.tool_api import ToolInfo, ToolKey, ToolProblem
-from refold.tools.key_checks import first_value, is_expression
+from refold.tools.shared_keys import first_value, is_expression
 
 NO_SPLICING = "write $1 or $name there, and give the value in `params`"
 

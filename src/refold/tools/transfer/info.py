@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from refold.tool_api import ToolInfo, ToolKey, ToolProblem
-from refold.tools.key_checks import is_expression
+from refold.tools.shared_keys import is_expression
 from refold.tools.sql.info import spliced
 
 
