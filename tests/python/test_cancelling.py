@@ -16,8 +16,10 @@ import pytest
 
 from refold import Context, SyncContext, flow, open_engine
 from refold.core.facts import CallSettled, RunEnded, RunEnding, StepSettled
-from refold.core.outcomes import Cancelled, TimedOut
+from refold.core.outcomes import Cancelled, Outcome, TimedOut
 from refold.errors import RunCancelled
+from refold.ports import Lease
+from refold.runtime.desk import LocalDesk
 from refold.runtime.handle import Handle
 from refold.settings import Settings
 from refold.wiring import open_process
@@ -371,7 +373,21 @@ async def test_a_running_body_in_another_process_is_interrupted_too(tmp_path: Pa
     assert lines == CLEANED
 
 
-async def test_a_call_that_is_being_recorded_when_its_run_is_cancelled_is_recorded() -> None:
+async def test_a_call_that_is_being_recorded_when_its_run_is_cancelled_is_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cancelling: list[asyncio.Task[Any]] = []
+    real = LocalDesk.record
+
+    async def late(self: LocalDesk, lease: Lease, key: str, outcome: Outcome) -> None:
+        if len(lines) == 6 and not cancelling:
+            cancelling.append(asyncio.create_task(handle.cancel()))
+            for _ in range(100):  # the cancellation comes to the body while the call is not recorded yet
+                await asyncio.sleep(0.002)
+        await real(self, lease, key, outcome)
+
+    monkeypatch.setattr(LocalDesk, "record", late)
+
     @flow
     async def quick(ctx: Context) -> None:
         try:
@@ -382,11 +398,10 @@ async def test_a_call_that_is_being_recorded_when_its_run_is_cancelled_is_record
 
     async with open_engine(settings=SHORT) as engine:
         handle = await engine.start(quick)
-        await until(lambda: len(lines) > 5)
-        await handle.cancel()
         await ends_as_cancelled(handle)
+        await asyncio.gather(*cancelling)
         recorded = [fact.key for fact in await facts(engine, handle.id, CallSettled)]
-        assert lines[-1] == "release" and len(lines) < 1000
+        assert lines == ["0", "1", "2", "3", "4", "5", "release"]
         called = [key for key in recorded if key.startswith("call")]
         assert len(called) == len(lines)
 

@@ -21,6 +21,7 @@ from refold import (
     RunCancelled,
     StartEvent,
     StopEvent,
+    SyncContext,
     Workflow,
     flow,
     open_engine,
@@ -389,7 +390,16 @@ async def test_a_body_cannot_swallow_a_suspension() -> None:
             return "swallowed"
         return "slept"
 
+    @flow
+    def stubborn_without_async(ctx: SyncContext) -> str:
+        try:
+            ctx.sleep(0.05)
+        except BaseException:
+            return "swallowed"
+        return "slept"
+
     assert await result(stubborn) == "slept"
+    assert await result(stubborn_without_async) == "slept"
 
 
 async def test_a_suspension_passes_through_a_group_of_tasks() -> None:
