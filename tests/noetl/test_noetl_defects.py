@@ -224,6 +224,64 @@ workflow:
     assert seen.result == [[{"i": 1}]] * 3
 
 
+def test_a_statement_has_its_number_wherever_its_result_is_read(house: House) -> None:
+    """The number is a name for the result, which is stored once."""
+    seen = house.play("""\
+workflow:
+  - step: s
+    tool:
+      - name: q
+        kind: duckdb
+        command: "select 1 as i"
+        spec:
+          policy: {rules: [{else: {then: {do: continue, set: {ctx.rule: "{{ output.data.command_0.row_count }}"}}}}]}
+        set: {ctx.task: "{{ output.command_0.row_count }}"}
+      - name: p
+        kind: python
+        input: {q: "{{ q }}", n: "{{ q.command_0.row_count }}", before: "{{ _prev.command_0.row_count }}"}
+        code: "result = [q['command_0']['row_count'], q.get('command_3')['row_count'], 'command_1' in q, n, before]"
+    next:
+      arcs:
+        - {step: b, when: "{{ output.data.q.command_0.row_count == 1 }}", set: {ctx.arc: "{{ s.q.command_0.rows }}"}}
+  - step: b
+    tool: {kind: python, code: "result = [context['s']['q']['command_0']['row_count'], context['ctx']]"}
+""")
+    assert seen.results["s"]["p"] == [1, 1, True, 1, 1] and "command_0" not in seen.results["s"]["q"]
+    assert seen.result == [1, {"rule": 1, "task": 1, "arc": [{"i": 1}]}]
+
+
+def test_names_of_a_result_are_the_same_beside_the_whole_result(house: House) -> None:
+    seen = house.play("""\
+workflow:
+  - step: a
+    tool: {kind: python, code: "result = {'x': 'x' * 100_000, 'rows': [{'id': 7}]}"}
+    output: {select: [{path: "$.rows[*].id", as: ids}]}
+    next: b
+  - step: b
+    tool: {kind: python, code: "raise ValueError('why')"}
+    next: {arcs: [{step: c, when: "{{ event.name == 'step.failed' }}"}]}
+  - step: c
+    loop: {in: [1], iterator: n}
+    tool:
+      kind: python
+      input:
+        a: "{{ a }}"
+        b: "{{ b }}"
+        names: ["{{ a._ref is defined }}", "{{ a.ids }}", "{{ a.data.rows }}", "{{ a.status }}", "{{ b.status }}"]
+        why: "{{ b.error.message }}"
+        all: "{{ iter }}"
+        last: "{{ iter._last }}"
+      code: "result = [sorted(a), b, names, why, last]"
+""")
+    assert seen.result["results"][0] == [
+        ["rows", "x"],
+        None,
+        [True, [7], [{"id": 7}], "ok", "error"],
+        "why",
+        True,
+    ]
+
+
 def test_a_request_may_take_as_long_as_its_task_says() -> None:
     for key in ("timeout: 60", "timeout_seconds: 60", "spec: {timeout: 60}"):
         text = f'workflow: [{{step: a, tool: {{kind: http, url: "http://127.0.0.1/", {key}}}}}]'
@@ -242,9 +300,9 @@ workflow:
       method: POST
       url: "{address}/form"
       headers: {{Content-Type: application/x-www-form-urlencoded}}
-      data: {{a: 1, b: x y}}
+      data: {{a: 1, b: x y, c: [2, 3], d: null}}
 """)
-    assert web.asked[-1].body == b"a=1&b=x+y"
+    assert web.asked[-1].body == b"a=1&b=x+y&c=2&c=3"
 
 
 def test_a_module_below_a_package_can_be_imported_by_name(house: House) -> None:
@@ -272,6 +330,8 @@ workflow:
   - {step: b, tool: {kind: noop}, spec: {policy: {lifecycle: {timeout_s: 5}}}}
 """
     assert [step.timeout for step in reading(text).plan.steps] == [30, 5]
+    other = text.replace("timeout_s: 30", "http_timeout_s: 10")
+    assert not errors(other) and [each.code for each in problems(other)] == ["unknown-key"]
 
 
 def test_an_else_may_stand_next_to_its_then(house: House) -> None:
@@ -300,17 +360,31 @@ def test_a_hint_about_results_of_a_loop_is_read() -> None:
 
 def test_a_file_of_noetl_that_is_not_a_playbook_is_named_as_what_it_is() -> None:
     found = problems("apiVersion: noetl.io/v1\nkind: Subscription\nmetadata: {name: s}\n")
-    assert [each.hint.partition(",")[0] for each in found] == ["a Subscription of NoETL is not a playbook"]
+    assert [each.hint.partition(",")[0] for each in found] == ["NoETL's kind `Subscription` is not a playbook"]
+    assert found[0].message == "`noetl.io/v1` is not a language that Refold can read"
+    found = problems("apiVersion: noetl.io/v2\nkind: Agent\nmetadata: {name: s}\nspec: {}\n")
+    assert [each.hint.partition(",")[0] for each in found] == ["NoETL's kind `Agent` is not a playbook"]
 
 
-@pytest.mark.parametrize("file", ["jobs/copy.yaml", "jobs/copy/copy.yaml", "../copy/copy.yaml", "copy/copy.yaml"])
-def test_a_child_is_found_by_its_path_in_the_layouts_of_published_files(house: House, file: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "file"),
+    [
+        ("jobs/copy", "jobs/copy.yaml"),
+        ("jobs/copy", "jobs/copy/copy.yaml"),
+        ("jobs/copy", "../copy/copy.yaml"),
+        ("jobs/copy", "copy/copy.yaml"),
+        ("other/copy", "../other/copy.yaml"),
+        ("other/copy", "../other/copy/copy.yaml"),
+        ("other/copy", "../../other/copy/copy.yaml"),
+    ],
+)
+def test_a_child_is_found_by_its_path_in_the_layouts_of_published_files(house: House, path: str, file: str) -> None:
     child = "workflow: [{step: a, tool: {kind: noop, result: copied}}]"
-    text = """\
+    text = f"""\
 apiVersion: noetl.io/v2
 kind: Playbook
-metadata: {name: p, path: jobs/parent}
-workflow: [{step: p, tool: {kind: playbook, path: jobs/copy, return_step: a}}]
+metadata: {{name: p, path: jobs/parent}}
+workflow: [{{step: p, tool: {{kind: playbook, path: {path}, return_step: a}}}}]
 """
     assert house.play(text, files={file: child}).result == "copied"
 

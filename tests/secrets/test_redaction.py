@@ -55,7 +55,7 @@ async def test_a_result_with_a_secret_fails_the_step_with_the_path() -> None:
     assert isinstance(outcome, Failed)
     assert outcome.fault.kind == "secret" and outcome.fault.retryable is False
     assert outcome.fault.data == {"path": "$.a[1].b"} and "$.a[1].b" in outcome.fault.message
-    assert "declare the output secret" in outcome.fault.message and SECRET not in str(outcome)
+    assert "in refold/v1, declare the output secret" in outcome.fault.message and SECRET not in str(outcome)
 
 
 async def test_a_result_without_one_is_told_as_it_is() -> None:

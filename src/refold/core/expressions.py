@@ -42,11 +42,10 @@ class TemplateScope(Protocol):
 
 
 class Aliased(Struct, frozen=True):
-    """A value with further names to read parts of it by. Only `data` is shown and stored, with the `kept` names."""
+    """A value with further names to read parts of it by. Only `data` is shown and stored."""
 
     data: Any
     aliases: Mapping[str, Any]
-    kept: tuple[str, ...] = ()  # aliases that belong to the value when all of it is passed on
 
 
 _NAMED = (dict, Mapping)
@@ -69,15 +68,6 @@ def unaliased(value: Any) -> Any:
     while isinstance(value, Aliased):
         value = value.data
     return value
-
-
-def passed_on(value: Any) -> Any:
-    """Return the data of a value, with the aliases that belong to it when all of it is passed on."""
-    kept: dict[str, Any] = {}
-    while isinstance(value, Aliased):
-        kept |= {name: value.aliases[name] for name in value.kept}
-        value = value.data
-    return {**kept, **value} if kept and isinstance(value, dict) else value
 
 
 class Evaluate(Protocol):

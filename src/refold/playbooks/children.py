@@ -18,6 +18,7 @@ Load = Callable[[str], bytes]
 """Returns the text of a file; raises a RefoldError with the reason if it cannot."""
 
 SUFFIXES = (".yaml", ".yml")
+SEEN_FROM = "a path is relative to the folder of this file"
 DEEPEST = 100  # files that lead to one another
 WRITTEN_SO = "write a Python workflow as `module:Class`, relative to the folder of this file"
 IDLE = {
@@ -56,13 +57,13 @@ class ChildReader(Generic[P]):
         self._broken: dict[str, InvalidPlaybook] = {}
         self.python_workflows: dict[str, PythonWorkflow] = {}
 
-    def child(self, reading: Reading, node: Node, file: str) -> tuple[str, Plan] | None:
+    def child(self, reading: Reading, node: Node, file: str, seen_from: str = SEEN_FROM) -> tuple[str, Plan] | None:
         """The path of the file and its plan; problems are reported, and None is returned."""
         there = self._seen_from_here(file)
         if there in self.above:
             self._refuse_circle(reading, node, there)
             return None
-        if there not in self.playbooks and not self._get(reading, node, there):
+        if there not in self.playbooks and not self._get(reading, node, there, seen_from):
             return None
         return there, self.playbooks[there].plan
 
@@ -143,7 +144,7 @@ class ChildReader(Generic[P]):
         except RefoldError:
             return False
 
-    def _get(self, reading: Reading, node: Node, file: str) -> bool:
+    def _get(self, reading: Reading, node: Node, file: str, seen_from: str) -> bool:
         if self.load is None or len(self.above) >= DEEPEST:
             reading.at(node, "unreadable-child", f"`{file}` cannot be read from here", "put the steps into this file")
             return False
@@ -155,7 +156,7 @@ class ChildReader(Generic[P]):
             reading.at(node, "invalid-child", f"{where}: {first.message}", f"`refold validate {file}` says more")
             return False
         except RefoldError as error:
-            reading.at(node, "unreadable-child", str(error), "a path is relative to the folder of this file")
+            reading.at(node, "unreadable-child", str(error), seen_from)
             return False
         return True
 

@@ -18,7 +18,7 @@ from refold.playbooks.children import ChildReader, Load
 from refold.playbooks.inputs import check_defaults
 from refold.playbooks.key_types import READERS, block_word
 from refold.playbooks.language.playbook import TABLES
-from refold.playbooks.noetl.playbook import LANGUAGES, noetl_draft, noetl_reading
+from refold.playbooks.noetl.playbook import LANGUAGES, NO_PLAYBOOK, noetl_draft, noetl_reading, of_another_kind
 from refold.playbooks.problems import InvalidPlaybook, Place, Problem, in_order
 from refold.playbooks.python_workflows import FindWorkflow
 from refold.playbooks.reader.kinds import Catalog
@@ -142,7 +142,7 @@ def _read(
     reading.sources, reading.bindings = asked.get("sources", dict), asked.get("bindings", Bindings)
     playbook = None
     try:
-        if older or _is_ours(reading, root):
+        if not of_another_kind(reading, root) if older else _is_ours(reading, root):
             playbook = (noetl_draft if older else _draft)(reading, root, catalog)
             check(reading, playbook)
     except TooMany:
@@ -219,8 +219,8 @@ def _is_ours(reading: Reading, root: Node) -> bool:
     hint = did_you_mean(language.value, [LANGUAGE, *LANGUAGES])
     kind = root.value.get("kind")
     if language.value.startswith("noetl.io/") and isinstance(kind, str) and kind != "Playbook":
-        hint = f"a {cut(kind)} of NoETL is not a playbook, and Refold has nothing that runs it"
-    reading.at(language, "unknown-language", f"`{cut(language.value)}`  is not a language that Refold can read", hint)
+        hint = NO_PLAYBOOK.format(cut(kind))
+    reading.at(language, "unknown-language", f"`{cut(language.value)}` is not a language that Refold can read", hint)
     return False
 
 

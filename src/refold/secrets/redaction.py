@@ -48,7 +48,7 @@ class SecretRedaction:
     def check_result(self, value: Any) -> None:
         path = self.where(value)
         if path is not None:
-            why = f"the result contains a secret, at {path}: leave it out, or declare the output secret"
+            why = f"the result contains a secret, at {path}: leave it out, or, in refold/v1, declare the output secret"
             raise ToolFailed(Fault("secret", why, retryable=False, data={"path": path}))
 
     def where(self, value: Any) -> str | None:

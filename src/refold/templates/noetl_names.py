@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from refold.core.expressions import Aliased, CannotEvaluate, TemplateScope, unaliased
+from refold.core.expressions import Aliased, CannotEvaluate, TemplateScope
 from refold.core.fold.routing import ARC_INPUTS
 from refold.core.outcomes import Fault
 from refold.core.pipeline import TaskPipeline
 from refold.core.plan import bare_key
 from refold.core.read.template_scope import RunInfo, RunScope, step_value
+from refold.core.sql_results import STATEMENTS, is_sql_result
 from refold.core.state import FAILED, shown_life
 from refold.templates.json_paths import Selected
 
@@ -26,10 +27,6 @@ RETRYABLE = frozenset(
     ]
 )
 """Kinds of errors after which another try may help."""
-
-
-SQL = ("postgres", "duckdb", "sqlite")
-MOST_STATEMENTS = 10  # `command_0` to `command_9` are all the result of the last statement
 
 
 class NoetlNames:
@@ -70,8 +67,8 @@ def result_of(view: RunScope, s: int) -> Any:
         value = step_value(view.state, view.loaded, s) if state.shown is not None else None
         return Aliased(value, {"status": "error", "error": error_of(state.fault), "data": value})
     value = step_value(view.state, view.loaded, s)
-    names = {"status": "ok", "error": {}, "data": value, "results": value, **_reference(view, s)}
-    return Aliased(_selected(view, s, value), names)
+    named = _selected(view, s, value)
+    return Aliased(named, {"status": "ok", "error": {}, "data": named, "results": value, **_reference(view, s)})
 
 
 def _selected(view: RunScope, s: int, value: Any) -> Any:
@@ -79,11 +76,18 @@ def _selected(view: RunScope, s: int, value: Any) -> Any:
     work = view.graph.step(s).work
     if not isinstance(work, TaskPipeline):
         return value
-    select = work.select
-    if work.single and work.tasks[0].kind in SQL:
-        names = {f"command_{number}": value for number in range(MOST_STATEMENTS)}
-        value = Aliased(value, names, kept=("command_0",))
-    return Aliased(value, Selected(unaliased(value), select)) if select else value
+    named = with_statements(value)
+    return Aliased(named, Selected(value, work.select)) if work.select else named
+
+
+def with_statements(value: Any) -> Any:
+    """Return the result of SQL with NoETL's names for it; the same for the results of a list of tools."""
+    if type(value) is not dict:
+        return value
+    if is_sql_result(value):
+        return Aliased(value, dict.fromkeys(STATEMENTS, value))
+    found = {label: with_statements(each) for label, each in value.items() if is_sql_result(each)}
+    return {**value, **found} if found else value
 
 
 def _reference(view: RunScope, s: int) -> dict[str, Any]:
@@ -157,8 +161,8 @@ def _output(view: RunScope) -> Any:
         raise CannotEvaluate("'output' is not defined here: no step has just ended")
     told = view.extra["output"]
     data = told["data"]
-    names = {"data": data, "status": told["status"], "error": error_of(told.fault)}
-    return Aliased(_selected(view, told.s, data), names)
+    named = _selected(view, told.s, data)
+    return Aliased(named, {"data": named, "status": told["status"], "error": error_of(told.fault)})
 
 
 def _event(view: RunScope) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from refold.core.expressions import Aliased, CannotEvaluate, Missing, no_value, passed_on
+from refold.core.expressions import CannotEvaluate, Missing, no_value, unaliased
 from refold.templates.compiler import Expression
 from refold.templates.data import ITEM, UNDEFINED, in_plain_words, plain
 from refold.templates.evaluation import NO_VALUE, Evaluation, EvaluationFailed
@@ -28,7 +28,7 @@ def evaluated(evaluation: Evaluation, text: str, expression: Expression, finish:
             if path.soft:
                 return finish(nothing, True)
             raise EvaluationFailed(not_defined(path.keys, absent, evaluation.view), path.at) from None
-        return finish(passed_on(value) if type(value) is Aliased else value, True)
+        return finish(unaliased(value), True)
     except CannotEvaluate as error:
         at = error.at if isinstance(error, EvaluationFailed) else expression.at
         raise CannotEvaluate(f"{error} ({where(text, at)})") from None

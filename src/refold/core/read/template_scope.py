@@ -5,16 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from refold.core.expressions import (
-    Aliased,
-    CannotEvaluate,
-    Missing,
-    Path,
-    TemplateScope,
-    passed_on,
-    step_into,
-    unaliased,
-)
+from refold.core.expressions import Aliased, CannotEvaluate, Missing, Path, TemplateScope, step_into, unaliased
 from refold.core.facts import ChildEnded, Fact, ItemsSettled, Planned
 from refold.core.faults import error_value
 from refold.core.fold import fanout
@@ -36,6 +27,7 @@ from refold.core.state import (
 )
 from refold.core.times import stamp
 
+ALIASES = "$aliases"  # among captured values: names for parts of other ones
 LISTED = 100_000  # a loop with more items has as its result the counts of outcomes, and not a list
 
 
@@ -318,14 +310,40 @@ def with_output(view: RunScope, s: int, fault: Fault | None) -> RunScope:
 
 
 def capture(view: TemplateScope, paths: Sequence[Path], own: frozenset[str]) -> dict[str, Any]:
-    """Return the values of all paths, except those that the item itself has, as nested plain data."""
+    """Return the values of all paths, except those that the item itself has, as nested plain data.
+
+    `with_aliases` adds the aliases of values that are kept whole.
+    """
     captured: dict[str, Any] = {}
     whole: set[Path] = set()  # paths whose whole value is kept
     for path in sorted(set(paths), key=lambda path: (len(path), path)):
-        if path[0] not in own and not any(path[:length] in whole for length in range(1, len(path))):
+        if path[0] not in own:
             with suppress(CannotEvaluate, KeyError):  # the expression decides later whether that is an error
-                whole.add(_keep(captured, view, path))
+                if not any(path[:length] in whole for length in range(1, len(path))):
+                    whole.add(_keep(captured, view, path))
+                elif path[:1] in whole:
+                    _keep_alias(captured, view, path[0], path[1])
     return captured
+
+
+def with_aliases(captured: Mapping[str, Any]) -> dict[str, Any]:
+    """Return captured values by their names, those with aliases as `Aliased`."""
+    names = {name: value for name, value in captured.items() if name != ALIASES}
+    for name, aliases in captured.get(ALIASES, {}).items():
+        names[name] = Aliased(
+            names[name], {alias: found[0] if found else names[name] for alias, found in aliases.items()}
+        )
+    return names
+
+
+def _keep_alias(captured: dict[str, Any], view: TemplateScope, name: str, alias: str) -> None:
+    """Keep what an alias of a whole value names, as a list of one value; an empty list is the value itself."""
+    value = view[name]
+    data = unaliased(value)
+    if not isinstance(value, Aliased) or is_sealed(data) or (isinstance(data, Mapping) and alias in data):
+        return
+    found = unaliased(step_into(value, alias))
+    captured.setdefault(ALIASES, {}).setdefault(name, {})[alias] = [] if found is data else [_plain(found)]
 
 
 def is_sealed(value: Any) -> bool:
@@ -338,7 +356,7 @@ def _keep(captured: dict[str, Any], view: TemplateScope, path: Path) -> Path:
     value, here = view[path[0]], captured
     for length, name in enumerate(path, 1):
         if length == len(path) or not isinstance(value, (Mapping, Aliased)) or is_sealed(unaliased(value)):
-            here[name] = _plain(passed_on(value))
+            here[name] = _plain(unaliased(value))
             return path[:length]
         here = here.setdefault(name, {})
         value = step_into(value, path[length])
@@ -361,7 +379,7 @@ def item_scope(fan: FanOut, loaded: Loaded, name: str, item: int, visit: int) ->
     value, place = item_value(fan, loaded, item), {"index": item, "count": fan.count}
     own = Aliased({name: value, **place}, _Position(item, fan.count, value))
     loop = Aliased(place, own.aliases)
-    return {**fan.capture, name: value, "iter": own, "visit": visit, "loop": loop, "loop_index": item}
+    return {**with_aliases(fan.capture), name: value, "iter": own, "visit": visit, "loop": loop, "loop_index": item}
 
 
 class _Position(Mapping[str, Any]):

@@ -1,5 +1,6 @@
 """Tasks of NoETL files that start another playbook: where the file is, and which result is returned."""
 
+import posixpath
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from refold.playbooks.reader.templates import is_template
 from refold.playbooks.yaml.text import Node
 from refold.templates import Templates, paths_of
 
+SEEN_FROM = "a path is relative to the folder of this file, or one of the catalog in which this file has its own"
 HINTS = ("version", "poll_interval")
 KNOWN = ("path", "catalog_id", "payload", "return_step", "return_result", "result_step", *HINTS)
 
@@ -77,13 +79,13 @@ def _found(reading: Reading, path: Node, about: Mapping[str, Any]) -> tuple[Plan
     file = next((each for each in files if child_reader.is_readable(each)), files[0])
     if child_reader.is_itself(file):
         return Plan(name="", steps=()), True
-    found = child_reader.child(reading, path, file)
+    found = child_reader.child(reading, path, file, SEEN_FROM)
     return None if found is None else (found[1], False)
 
 
 def _files(path: str, own: Any) -> Iterator[str]:
-    """The path relative to this file; then relative to the catalog path that this file has. A playbook may also have a
-    folder of its own, as in `copy/copy.yaml` for the path `copy`."""
+    """The path relative to this file; then relative to the catalog path that this file has, whose first folders need
+    not exist. A playbook may also have a folder of its own, as in `copy/copy.yaml` for the path `copy`."""
     last = path.rsplit("/", 1)[-1]
     if path.endswith(SUFFIXES):
         names, alone = [path], [last]
@@ -94,6 +96,8 @@ def _files(path: str, own: Any) -> Iterator[str]:
     if isinstance(own, str) and "/" in own:
         up = "../" * own.strip("/").count("/")
         yield from (f"{above}{name}" for above in (up, f"{up}../") for name in names)
+        near = [posixpath.relpath(f"/{name}", posixpath.dirname(f"/{own.strip('/')}")) for name in names]
+        yield from (f"{above}{name}" for above in ("", "../") for name in near)
     yield from alone
     yield from (f"../{name}" for name in alone)
 

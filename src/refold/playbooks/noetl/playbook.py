@@ -15,6 +15,8 @@ from refold.playbooks.steps import PlaybookDraft, StepDraft
 from refold.playbooks.yaml.text import Node
 
 LANGUAGES = ("noetl.io/v2", "noetl.io/v10")
+OTHER_KINDS = ("Agent", "Credential", "Mcp", "Subscription", "Tool")
+NO_PLAYBOOK = "NoETL's kind `{}` is not a playbook, and Refold has nothing that runs it"
 ROOT_KEYS = frozenset(key.name for key in TABLES["playbook"].keys) | TABLES["playbook"].old.keys()
 
 
@@ -22,6 +24,15 @@ def noetl_reading(source: str, language: str) -> Reading:
     reading = Reading(source, TABLES, NOETL_READERS)
     reading.language, reading.strict = language, False
     return reading
+
+
+def of_another_kind(reading: Reading, root: Node) -> bool:
+    """Report a file for NoETL's catalog that is not a playbook, which is not read as if it were one."""
+    kind = root.nodes.get("kind")
+    if kind is None or kind.value not in OTHER_KINDS:
+        return False
+    reading.at(kind, "bad-choice", "`kind` must be `Playbook`", NO_PLAYBOOK.format(kind.value))
+    return True
 
 
 def noetl_draft(reading: Reading, root: Node, catalog: Catalog) -> PlaybookDraft:

@@ -249,6 +249,7 @@ EXECUTOR_DEFAULTS = Table(
         Key(name="deadline_s", type="limit", example="300", about="as `lifecycle: {deadline_s: …}`"),
     ),
     STEP_POLICY.old,
+    is_open=True,
 )
 
 ADMIT = Table(

@@ -46,11 +46,7 @@ def _method(given: str) -> str:
 
 
 def _params(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: [text_of(each, f"`params.{name}`") for each in (value if isinstance(value, list) else [value])]
-        for name, value in given.items()
-        if value is not None
-    }
+    return _fields(given, "params")
 
 
 def _says_form(headers: Mapping[str, Any]) -> bool:
@@ -60,7 +56,16 @@ def _says_form(headers: Mapping[str, Any]) -> bool:
 
 
 def _form(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: text_of(value, f"`data.{name}`") for name, value in given.items() if value is not None}
+    return _fields(given, "data")
+
+
+def _fields(given: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Return texts by name; each element of a list is a field of that name, and null is none."""
+    return {
+        name: [text_of(each, f"`{key}.{name}`") for each in (value if isinstance(value, list) else [value])]
+        for name, value in given.items()
+        if value is not None
+    }
 
 
 def _headers(call: ToolCall, keys: Mapping[str, Any]) -> httpx2.Headers:

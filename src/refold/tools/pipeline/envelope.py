@@ -5,7 +5,7 @@ from typing import Any
 
 from refold.core.expressions import Aliased
 from refold.core.outcomes import Fault
-from refold.templates.noetl_names import error_of
+from refold.templates.noetl_names import error_of, with_statements
 
 ERROR_KEYS = error_of(Fault(""))  # each may be asked for when there is none, and is null then
 
@@ -26,13 +26,14 @@ def envelope(kind: str, data: Any, fault: Fault | None, meta: dict[str, Any]) ->
 
 def raw(data: Any, fault: Fault | None) -> Aliased:
     """Return `output` for the `set` of a task: the data, and how the try has ended."""
-    return Aliased(data, {"data": data, "status": "ok" if fault is None else "error", "error": error_of(fault)})
+    named = with_statements(data)
+    return Aliased(named, {"data": named, "status": "ok" if fault is None else "error", "error": error_of(fault)})
 
 
 def _data(kind: str, data: Any) -> Any:
     """Return the data of a try, in which a key that an http result does not have is looked up in its body."""
     body = data.get("data") if kind == "http" and isinstance(data, Mapping) else None
-    return Aliased(data, body) if isinstance(body, Mapping) else data
+    return Aliased(data, body) if isinstance(body, Mapping) else with_statements(data)
 
 
 def _beside(kind: str, data: Any, fault: Fault | None) -> dict[str, Any]:

@@ -9,7 +9,9 @@ from msgspec import Struct
 
 from refold.core.expressions import Aliased, CannotEvaluate
 from refold.core.pipeline import TaskPipeline
+from refold.core.read.template_scope import with_aliases
 from refold.templates.json_paths import Selected
+from refold.templates.noetl_names import with_statements
 
 
 class TaskProgress(Struct):
@@ -41,7 +43,7 @@ class TaskScope:
     ) -> None:
         self.pipeline, self.progress, self.ids = pipeline, progress, ids
         self.given: Mapping[str, Any] = given.get("input") or {}
-        self.captured: Mapping[str, Any] = given.get("scope") or {}
+        self.captured: Mapping[str, Any] = with_aliases(given.get("scope") or {})
         self.bound = self.given  # to the task that is being rendered
         self.now: Mapping[str, Any] = ids  # and names of this moment: `output`, `keychain`
 
@@ -84,15 +86,21 @@ class TaskScope:
             else:
                 made.vars[key] = value
 
-    def _over(self, name: str, made: dict[str, Any]) -> Mapping[str, Any]:
+    def _over(self, name: str, made: dict[str, Any]) -> Mapping[str, Any] | Aliased:
         captured = self.captured.get(name)
+        if isinstance(captured, Aliased) and isinstance(captured.data, dict):
+            return Aliased(ChainMap(made, captured.data), captured.aliases)
         return ChainMap(made, captured) if isinstance(captured, dict) else made
 
 
 def _result(value: Any, select: Mapping[str, str] = MappingProxyType({})) -> Any:
     """A result also answers to `data`; that of a list of tools has its labels under `results` too."""
-    own = {"data": value, "results": value, "status": "ok", "error": {}}
-    return Aliased(Aliased(value, Selected(value, select)) if select else value, own)
+    captured: Mapping[str, Any] = {}
+    if isinstance(value, Aliased):
+        captured, value = {name: each for name, each in value.aliases.items() if each is not value.data}, value.data
+    named = with_statements(value)
+    own = {"data": named, "results": value, "status": "ok", "error": {}, **captured}
+    return Aliased(Aliased(named, Selected(value, select)) if select else named, own)
 
 
 def _step(scope: TaskScope) -> dict[str, Any]:

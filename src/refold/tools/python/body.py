@@ -33,7 +33,7 @@ from refold.core.faults import fault_from_exception
 from refold.core.outcomes import Fault
 from refold.errors import InvalidValue, ToolFailed
 from refold.tools.python.compile import END, InvalidCode, Prepared, prepare
-from refold.tools.python.noetl import Overheard, modules, scope_of
+from refold.tools.python.noetl import Overheard, modules, scope_of, with_statements
 
 AS_TEXT = (uuid.UUID, decimal.Decimal, os.PathLike)
 BYTES = (bytes, bytearray, memoryview)
@@ -272,6 +272,7 @@ def _names(order: CodeCall) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": MODULE, "__builtins__": builtins, END: END, "context": order.context}
     if order.scope is not None:
         order.scope = scope_of(order.scope)
+        order.input = {name: with_statements(value) for name, value in order.input.items()}
         names.update(modules(), context=order.scope, execution_id=order.context["run"])
     if order.script is not None:
         names["__file__"] = order.script

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NoReturn
 
+from refold.core.sql_results import STATEMENTS, is_sql_result
+
 MODULES = ("os", "json", "datetime", "uuid")
 KEPT = 64 * 1024  # characters of each stream that a result can hold
 
@@ -31,10 +33,36 @@ class ReadOnlyDict(dict[str, Any]):
     clear = pop = popitem = setdefault = update = _read_only
 
 
+class SqlResult(StepResult):
+    """What a statement has returned; it is also under the number that NoETL gives to the statement."""
+
+    def __init__(self, value: Mapping[str, Any]) -> None:
+        super().__init__({"command_0": dict(value), **value})
+
+    def __missing__(self, key: str) -> Any:
+        return self["command_0"] if key in STATEMENTS else super().__missing__(key)
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return super().get(key, self["command_0"] if key in STATEMENTS else default)
+
+    def __contains__(self, key: object) -> bool:
+        return key in STATEMENTS or super().__contains__(key)
+
+
+def with_statements(value: Any) -> Any:
+    """Return a value in which each result of SQL, at any depth, is also under the number of its statement."""
+    if type(value) is list:
+        return [with_statements(each) for each in value] if any(type(each) is dict for each in value) else value
+    if type(value) is not dict:
+        return value
+    if is_sql_result(value):
+        return SqlResult(value)
+    return {name: with_statements(each) for name, each in value.items()}
+
+
 def scope_of(given: Mapping[str, Any]) -> ReadOnlyDict:
-    return ReadOnlyDict(
-        {name: StepResult(value) if isinstance(value, dict) else value for name, value in given.items()}
-    )
+    found = {name: with_statements(value) for name, value in given.items()}
+    return ReadOnlyDict({name: StepResult(each) if type(each) is dict else each for name, each in found.items()})
 
 
 def modules() -> dict[str, Any]:
