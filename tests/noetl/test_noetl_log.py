@@ -115,6 +115,9 @@ def test_one_of_several_executions_is_chosen_by_its_id(tmp_path: Path) -> None:
         ("[3]", "event 1: must be a JSON object, not int"),
         ('[{"event_type": "x"}, {"kind": "y"}]', "event 2: has no text `event_type`"),
         ("apiVersion: noetl.io/v2", "line 1: is not JSON"),
+        ("[" * 10_000 + "]" * 10_000, "log: has values within values that are too deep"),
+        ('{"event_type": "x"}\n' + "[" * 10_000 + "]" * 10_000, "line 2: has values within values that are too deep"),
+        (json.dumps([entered("each", iterations_expected=10**18)]), "at most 1,000,000"),
     ],
 )
 def test_what_is_not_an_event_log_is_refused_with_its_place(tmp_path: Path, text: str, why: str) -> None:
@@ -128,8 +131,23 @@ def test_a_missing_file_and_one_that_is_not_text_are_refused(tmp_path: Path) -> 
         missing = command("noetl", "log", "nowhere.json")
         (tmp_path / "bytes").write_bytes(b"\xff\xfe")
         broken = command("noetl", "log", "bytes")
+        folder = command("noetl", "log", ".")
     assert (missing.code, "there is no file nowhere.json" in missing.err) == (3, True)
     assert (broken.code, "bytes: is not UTF-8 text" in broken.err) == (2, True)
+    assert (folder.code, ".: cannot be read" in folder.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("address", "code", "why"),
+    [
+        ("postgresql://refold:pass@127.0.0.1:1/x", 5, "the database of the event log cannot be reached"),
+        ("postgresql://not an address", 2, "the address: "),
+    ],
+)
+def test_an_address_that_leads_nowhere_is_refused(tmp_path: Path, address: str, code: int, why: str) -> None:
+    with here(tmp_path):
+        told = command("noetl", "log", address)
+    assert (told.code, told.out, why in told.err, "pass@" in told.err) == (code, "", True, False)
 
 
 LOOP = {"iterations_expected": 2, "iterator_var": "n"}
@@ -176,6 +194,18 @@ def test_a_view_of_a_run_that_the_log_does_not_have_is_refused(tmp_path: Path) -
     assert asked(tmp_path, RUN, "show", "99").code == 3
 
 
+def test_a_view_that_does_not_exist_is_refused_with_those_that_do(tmp_path: Path) -> None:
+    told = asked(tmp_path, RUN, "visits")
+    assert (told.code, "the views are report, list, show, history, items, why" in told.err) == (2, True)
+
+
+def test_no_view_offers_to_continue_a_run_of_a_log(tmp_path: Path) -> None:
+    rows = numbered(START, entered("a"))
+    for view in ("list", "show"):
+        told = asked(tmp_path, rows, view)
+        assert told.code == 0 and "worker" not in told.out + told.err
+
+
 @pytest.mark.parametrize(
     ("events", "difference"),
     [
@@ -203,6 +233,11 @@ def test_it_says_where_noetls_own_reconstruction_would_differ(
     assert any(difference in each for each in report(tmp_path, numbered(START, *events))["differences"])
 
 
+def test_it_says_why_a_run_without_a_start_differs(tmp_path: Path) -> None:
+    told = shown(tmp_path, numbered(entered("a")))
+    assert "NoETL would say initial, here it is in_progress: it has begun with its first event" in told.err
+
+
 def test_it_says_nothing_where_both_agree(tmp_path: Path) -> None:
     told = shown(tmp_path, numbered(START, entered("load"), done("load", {"rows": 2}), END))
     assert "NoETL would" not in told.err
@@ -225,7 +260,10 @@ def test_an_event_table_is_read_from_its_address(tmp_path: Path, postgres: str) 
             with here(tmp_path):
                 told = command("noetl", "log", postgres, "show", "7", "-o", "json")
                 missing = command("noetl", "log", "--table", "noetl.nothing", postgres)
+                connection.execute("delete from noetl.event")
+                empty = command("noetl", "log", postgres)
         finally:
             connection.execute("drop schema noetl cascade")
     assert json.loads(told.out)["status"] == "completed"
     assert missing.code == 3 and "noetl.nothing cannot be read" in missing.err
+    assert empty.code == 2 and "it has no events" in empty.err

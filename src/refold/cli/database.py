@@ -29,6 +29,11 @@ def in_place_of_files(views: Views) -> Iterator[None]:
         _FOREIGN.reset(token)
 
 
+def is_foreign() -> bool:
+    """Whether the runs that a command reads were made elsewhere, so that no process here can continue them."""
+    return _FOREIGN.get() is not None
+
+
 @contextmanager
 def reading(db: str, wrong: WrongRows | None = None) -> Iterator[Views]:
     """Open an existing file to read it: no lock is taken, and nothing is changed. Or ask a server."""

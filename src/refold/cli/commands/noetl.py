@@ -11,9 +11,9 @@ from msgspec import json, to_builtins
 from refold.cli import database, words
 from refold.cli import output as out
 from refold.cli.options import output_option
-from refold.errors import InvalidValue, NotFound
+from refold.errors import InvalidValue, NotFound, Unreachable
 from refold.playbooks.noetl_log.differences import differences
-from refold.playbooks.noetl_log.events import parse_rows
+from refold.playbooks.noetl_log.events import checked_rows, parse_rows
 from refold.playbooks.noetl_log.log import read_log
 from refold.playbooks.noetl_log.report import LogReport, VisitReport, report_run
 from refold.stores.open import is_server
@@ -46,6 +46,8 @@ def log(context: click.Context, log: str, view: Sequence[str], table: str) -> An
     """
     rows = _table_rows(log, table) if is_server(log) else parse_rows(_text(log))
     name, *arguments = view or ("report",)
+    if name not in (*VIEWS, "report") and not name.startswith("-"):
+        raise InvalidValue("VIEW", f"there is no view {name!r}; the views are report, {', '.join(VIEWS)}")
     if name not in VIEWS:
         arguments = arguments if name == "report" else list(view)
         return report.main(arguments, f"refold noetl log {log}", standalone_mode=False, obj=rows)
@@ -80,6 +82,8 @@ def _text(file: str) -> str:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except FileNotFoundError:
         raise NotFound(f"there is no file {file}") from None
+    except OSError as error:
+        raise InvalidValue(file, f"cannot be read: {error.strerror or error}") from None
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -96,13 +100,28 @@ def _table_rows(address: str, table: str) -> Rows:
         raise InvalidValue(address, f"{error.name} is not installed: run `pip install refold[postgres]`") from None
     name = sql.SQL(".").join(map(sql.Identifier, table.split(".")))
     try:
-        with psycopg.connect(address, row_factory=dict_row) as connection:
+        with psycopg.connect(_address_checked(address), row_factory=dict_row) as connection:
             connection.read_only = True
-            return connection.execute(sql.SQL("select * from {} order by event_id").format(name)).fetchall()
+            rows = connection.execute(sql.SQL("select * from {} order by event_id").format(name)).fetchall()
     except psycopg.OperationalError as error:
-        raise InvalidValue("the address", f"the database cannot be reached: {error}") from None
+        raise Unreachable(f"the database of the event log cannot be reached: {_one_line(error)}") from None
     except psycopg.Error as error:
-        raise NotFound(f"the event table {table} cannot be read: {error}; --table names another") from None
+        raise NotFound(f"the event table {table} cannot be read: {_one_line(error)}; --table names another") from None
+    return checked_rows(list(rows))
+
+
+def _address_checked(address: str) -> str:
+    from psycopg import ProgrammingError, conninfo
+
+    try:
+        conninfo.conninfo_to_dict(address)
+    except ProgrammingError as error:
+        raise InvalidValue("the address", _one_line(error)) from None
+    return address
+
+
+def _one_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 def _by_execution(rows: Rows) -> dict[str, list[Mapping[str, Any]]]:

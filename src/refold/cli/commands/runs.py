@@ -94,7 +94,7 @@ def list_runs(limit: int | None, cursor: str, output: str, db: str, **asked: Any
             rows = RunList(filter(keep, queries.list_runs(views, wanted, after=after)))
         else:
             rows = part_of_runs(views, wanted, limit or SHOWN, after, keep)
-        alone = unserved(views, rows)
+        alone: set[str] = set() if database.is_foreign() else unserved(views, rows)
     if output != "table":
         out.print_json([{**row_object(row, _status(row, held)), "served": _served(row, alone)} for row in rows], output)
     else:
@@ -190,7 +190,7 @@ def show(run: str | None, graph: bool, output: str, db: str) -> None:
         cause = first_failure(views, drawn, state)
         stuck = unserved_steps(views, row, drawn, state, words.now())
         children = part_of_runs(views, RunFilter(parent=row.run), CHILDREN)
-        held, alone = held_runs(views), bool(unserved(views, [row]))
+        held, alone = held_runs(views), not database.is_foreign() and bool(unserved(views, [row]))
         how = how_to_execute(views, row, db) if alone else ""
     waits = [words.why(reason, words.now()) for reason in stuck_reasons(row)]
     waits += [f"{reason.step}: {words.why(reason, words.now())}" for reason in stuck]

@@ -93,7 +93,11 @@ def _differences(theirs: NoetlState, run: ImportedRun) -> Iterator[str]:
     ours = report_run(run)
     if theirs.status != ours.status:
         by = f" (event {theirs.ended_by})" if theirs.ended_by else ""
-        yield f"the run: NoETL would say {theirs.status}{by}, here it is {ours.status}: the first end counts"
+        began = theirs.status != NONE
+        why = (
+            "the first end counts" if began else "it has begun with its first event, also without a `playbook_started`"
+        )
+        yield f"the run: NoETL would say {theirs.status}{by}, here it is {ours.status}: {why}"
     last = {visit.step: visit for visit in ours.visits}
     for name, step in theirs.steps.items():
         visit = last.get(name)

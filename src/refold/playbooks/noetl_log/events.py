@@ -27,6 +27,7 @@ LIVES = {
 }
 UNFINISHED = frozenset({RUNNING, WAITING, PAUSED, ENDING})
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+TOO_DEEP = "has values within values that are too deep to be read"
 ITEM_IN_COMMAND = re.compile(r":i(\d+)$")
 
 
@@ -70,7 +71,11 @@ def parse_rows(text: str) -> list[Mapping[str, Any]]:
 
     Raise InvalidValue, with the number of the line or row, for anything else.
     """
-    rows = _parse_json(text)
+    return checked_rows(_parse_json(text))
+
+
+def checked_rows(rows: list[Any]) -> list[Mapping[str, Any]]:
+    """Return rows that have what an event has. Raise InvalidValue, with the number of the row, for others."""
     if not rows:
         raise InvalidValue("log", "it has no events")
     for number, row in enumerate(rows, 1):
@@ -84,6 +89,8 @@ def parse_rows(text: str) -> list[Mapping[str, Any]]:
 def _parse_json(text: str) -> list[Any]:
     try:
         value = msgspec.json.decode(text)
+    except RecursionError:
+        raise InvalidValue("log", TOO_DEEP) from None
     except msgspec.DecodeError:
         return [_parse_line(line, number) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     if isinstance(value, list):
@@ -97,6 +104,8 @@ def _parse_json(text: str) -> list[Any]:
 def _parse_line(line: str, number: int) -> Any:
     try:
         return msgspec.json.decode(line)
+    except RecursionError:
+        raise InvalidValue(f"line {number}", TOO_DEEP) from None
     except msgspec.DecodeError as error:
         raise InvalidValue(f"line {number}", f"is not JSON: {error}") from None
 

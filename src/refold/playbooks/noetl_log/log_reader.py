@@ -26,9 +26,11 @@ from refold.core.facts import (
 )
 from refold.core.outcomes import Cancelled, Failed, Fault, Instant, Outcome, Report, Succeeded
 from refold.core.state import CANCELLED, COMPLETED, ENTERED, FAILED, ISSUED, PENDING
+from refold.errors import InvalidValue
 from refold.playbooks.noetl_log.events import LogEvent
 
 CONTEXT = "(context)"
+MOST_ITEMS = 1_000_000  # of a loop: each takes memory, whether or not the log has events of it
 ENDS = {
     "playbook_completed": COMPLETED,
     "playbook.completed": COMPLETED,
@@ -96,6 +98,9 @@ class LogReader:
     def read(self, events: list[LogEvent]) -> None:
         for event in events:
             if event.expected is not None and STEP_EVENTS.get(event.type) is LogReader.entered:
+                if event.expected > MOST_ITEMS:
+                    why = f"has {event.expected:,} iterations; a log is read with at most {MOST_ITEMS:,}"
+                    raise InvalidValue(f"step {event.step!r}", why)
                 self.loops.setdefault(event.step, event)
         for event in events:
             self.at = event.at
