@@ -273,6 +273,16 @@ class StoreMachine(RuleBasedStateMachine):
 
 @pytest.mark.parametrize("kind", STORES)
 def test_a_store_behaves_like_its_model(kind: str) -> None:
+    agrees_with_the_model(kind, examples=60)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("kind", STORES)
+def test_a_store_behaves_like_its_model_for_long(kind: str) -> None:
+    agrees_with_the_model(kind, examples=1_000)
+
+
+def agrees_with_the_model(kind: str, examples: int) -> None:
     class Machine(StoreMachine):
         machines: ClassVar[int] = 0
 
@@ -280,5 +290,5 @@ def test_a_store_behaves_like_its_model(kind: str) -> None:
             super().__init__(kind)
             Machine.machines += 1
 
-    run_state_machine_as_test(Machine, settings=settings(max_examples=200, stateful_step_count=40))
-    assert Machine.machines >= 200
+    run_state_machine_as_test(Machine, settings=settings(max_examples=examples, stateful_step_count=40))
+    assert Machine.machines >= examples
