@@ -269,3 +269,17 @@ def test_everything_that_is_not_bound_is_said_at_once() -> None:
         read_text(text, Bindings())
     assert [each.code for each in refused.value.problems] == ["unknown-tool", "unknown-model", "unknown-agent"]
     assert all("refold-bindings.yaml" in each.hint for each in refused.value.problems)
+
+
+def test_a_way_that_cannot_be_taken_is_not_dropped_in_silence() -> None:
+    ways = "[{to: b, when: 'output.x'}, {else: c}, {else: b}]"
+    [second] = problems(graph(f"a: {{{FN}, next: {ways}}}\nb: {{{FN}}}\nc: {{{FN}}}"))
+    assert second.code == "bad-value" and "second `else`" in second.message
+    made = read_text(graph(f"a: {{type: condition, conditions: [{{if: 'state.x', next: b}}], next: b}}\nb: {{{FN}}}"))
+    [warned] = made.warnings
+    assert (warned.code, warned.place.line) == ("no-effect", 3) and "`default`" in warned.hint
+
+
+def test_a_budget_that_is_negative_is_reported_once() -> None:
+    [refused] = problems(graph(f"a: {{{FN}}}", head=", cost_budget_usd: -5"))
+    assert refused.code == "bad-value"

@@ -167,7 +167,11 @@ def _ways(reading: Reading, draft: NodeDraft) -> list[Way]:
         ways = branches(reading, given.get("branches"), draft.owner)
         default = given.get("default")
         ways += [] if default is None else [Way(default.value, default)]
-        return ways or following(reading, given.get("next"), draft.owner)
+        onward = given.get("next")
+        if ways and onward is not None:
+            message = f"`next` of {draft.owner} has no effect, because its branches lead on"
+            reading.warn(onward, "no-effect", message, "write it as `default`")
+        return ways or following(reading, onward, draft.owner)
     ways = []
     for name, words in (("on_approved", APPROVED), ("on_rejected", REJECTED)):
         found = given.get(name)
@@ -192,7 +196,14 @@ def branches(reading: Reading, node: Node | None, owner: str) -> list[Way]:
     if not isinstance(node.value, list):
         reading.at(node, "wrong-type", f"`branches` of {owner} must be a list, not {kind_of(node.value)}")
         return []
+    _check_else(reading, node, owner)
     return [way for each in node.nodes for way in _branch(reading, each, owner)]
+
+
+def _check_else(reading: Reading, listed: Node, owner: str) -> None:
+    others = [each.nodes["else"] for each in listed.nodes if isinstance(each.value, dict) and "else" in each.value]
+    for each in others[1:]:
+        reading.at(each, "bad-value", f"{owner} has a second `else`", "leave one of them out")
 
 
 def _branch(reading: Reading, node: Node, owner: str) -> list[Way]:
@@ -219,6 +230,7 @@ def following(reading: Reading, node: Node | None, owner: str) -> list[Way]:
     if not isinstance(node.value, list):
         reading.at(node, "wrong-type", f"`next` of {owner} must be a name or a list, not {kind_of(node.value)}")
         return []
+    _check_else(reading, node, owner)
     ways: list[Way] = []
     for each in node.nodes:
         ways += [Way(each.value, each)] if isinstance(each.value, str) else _branch(reading, each, owner)

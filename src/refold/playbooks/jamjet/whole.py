@@ -255,7 +255,8 @@ def _read_budget(reading: Reading, draft: GraphDraft, nodes: Mapping[str, Node])
     cost = nodes.get("cost_budget_usd")
     if cost is not None and cost.value is not None:
         if isinstance(cost.value, bool) or not isinstance(cost.value, int | float) or cost.value < 0:
-            reading.at(cost, "bad-value", "`cost_budget_usd` must be a number that is not negative")
+            if all(each.place != cost.place for each in reading.problems):  # a table may have said it
+                reading.at(cost, "bad-value", "`cost_budget_usd` must be a number that is not negative")
         else:
             draft.budget["usd"] = cost.value
     step = nodes.get("on_budget_exceeded")
