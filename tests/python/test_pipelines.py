@@ -216,6 +216,7 @@ async def test_a_failing_branch_cancels_the_others_for_real() -> None:
     assert await after(marks) == ["begun", "cleaned up"]
 
 
+@pytest.mark.usefixtures("parked")
 async def test_the_first_success_is_enough_and_the_others_are_cancelled_for_real() -> None:
     marks: list[str] = []
     branches = [
@@ -238,6 +239,7 @@ async def test_the_first_success_is_enough_and_the_others_are_cancelled_for_real
         assert (await handle.engine.show(loser)).state.life == "cancelled"
 
 
+@pytest.mark.usefixtures("parked")
 async def test_the_losers_of_a_round_are_gone_before_the_loop_is() -> None:
     marks: list[str] = []
 
@@ -321,6 +323,7 @@ async def test_a_loop_runs_its_branches_in_every_round() -> None:
     assert done.stages[0].usage == {"tokens": 1 + 2 + 4 + 5}
 
 
+@pytest.mark.usefixtures("parked")
 async def test_functions_share_a_state_that_is_recorded_and_are_asked_once() -> None:
     asked: list[str] = []
 

@@ -732,6 +732,7 @@ async def test_an_export_names_what_it_left_out_and_reading_it_is_an_error() -> 
             await asyncio.wait_for(handle.result(), 60)
 
 
+@pytest.mark.usefixtures("parked")
 async def test_what_is_shown_after_a_question_is_not_lost() -> None:
     @flow
     async def shows(ctx: Context) -> None:

@@ -87,6 +87,7 @@ async def test_events_come_back_as_what_they_are_and_other_values_too() -> None:
         assert [line["text"] for line in lines if line["stream"] == "log"] == ["a line"]
 
 
+@pytest.mark.usefixtures("parked")
 async def test_a_body_that_starts_over_shows_nothing_twice() -> None:
     @flow
     async def naps(ctx: Context) -> None:
@@ -216,10 +217,10 @@ async def test_a_fan_out_does_not_read_its_beginning_again_and_again(
 
 
 async def test_a_step_leaves_nothing_to_the_garbage_collector(tmp_path: Path) -> None:
-    async def begin(ev: StartEvent) -> Page:
+    async def begin(ctx: Context, ev: StartEvent) -> Page:
         return Page(n=0)
 
-    async def turn(ev: Page) -> Page | StopEvent:
+    async def turn(ctx: Context, ev: Page) -> Page | StopEvent:
         return Page(n=ev.n + 1) if ev.n < 200 else StopEvent()
 
     async with open_engine(db=tmp_path / "refold.db", settings=SHORT) as engine:
