@@ -10,7 +10,7 @@ import pytest
 from refold import Context, Event, StartEvent, StopEvent, SyncContext, Workflow, flow, open_engine, step
 from refold.body_tasks import BodyTasks
 from refold.core import codec
-from refold.core.facts import BodyWoke, CallsAwaited, CallSettled, Fact, SignalTaken, StepSettled
+from refold.core.facts import BodyWoke, CallsAwaited, CallSettled, ChildEnded, Fact, SignalTaken, StepSettled
 from refold.core.outcomes import Suspended
 from refold.errors import InvalidValue
 from refold.python import parking
@@ -140,7 +140,7 @@ async def test_wait_as_completed_and_task_groups_over_durable_waits() -> None:
         for task in pending:
             task.cancel()
         order = []
-        slow_and_quick: list[Any] = [ctx.sleep(0.2, key="long"), ctx.run_child(doubled, n=1)]
+        slow_and_quick: list[Any] = [ctx.wait_for("slow"), ctx.run_child(doubled, n=1)]
         for each in asyncio.as_completed(slow_and_quick):
             order.append(await each)
         async with asyncio.TaskGroup() as group:
@@ -153,7 +153,11 @@ async def test_wait_as_completed_and_task_groups_over_durable_waits() -> None:
         await suspended(handle)
         await handle.signal("b", "B")
         await handle.signal("c", "C")
-        assert await result(handle) == (["B"], [2, None], 0, "C")
+        async with asyncio.timeout(30):
+            while not await facts(engine, handle.id, ChildEnded):
+                await asyncio.sleep(0.005)
+        await handle.signal("slow", "S")
+        assert await result(handle) == (["B"], [2, "S"], 0, "C")
     assert passes == [1]
 
 
