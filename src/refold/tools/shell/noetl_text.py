@@ -10,6 +10,7 @@ refuses what it does not know. Texts without values are not read at all.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NoReturn
 
 from msgspec import Struct, field
@@ -22,6 +23,7 @@ SHELLS = ("bash", "sh", "dash")
 BARE, DOUBLE, SINGLE = "bare", "double", "single"
 REMEDY = 'pass the value in `env` and write "$NAME"'
 COMPUTE = "compute it in a template, such as {{ n + 1 }}, or in a `python` step"
+APPEND = 'let `xargs` append it, and write "$1" in the program'
 
 COUNTED, OTHER = "\1", "\2"  # in the text of a word: arithmetic, and any other expansion
 NAME = re.compile(r"[A-Za-z_]\w*", re.A)
@@ -60,6 +62,16 @@ SPECIAL = re.compile(
     r"|DYLD_\w+|PYTHON\w+|PERL\w*|RUBY\w*|NODE_\w+|JAVA_\w+|GIT_\w+|EDITOR|VISUAL|PAGER|BROWSER|GLOBIGNORE|MAILCHECK",
     re.A,
 )
+# Options whose value is a program: what is behind them, or in the next word, is run.
+PROGRAM_OPTION = re.compile(
+    r"--[\w-]*(?:exec|command|action|program|script|rsh|-pack|eval|pager|rsync-path)(?:=.*)?"
+    r"|-(?:exec|execdir|ok|okdir)|(?:-o)?(?:Proxy|Local|Remote)Command(?:=.*)?",
+    re.A | re.S,
+)
+OWN_PROGRAM_OPTIONS = {"git": "-c", "rsync": "-e", "tar": "-I", "man": "-P"}
+GIT_DATA = re.compile(r"(?:user|http)\.\w+=", re.A)  # settings of git that name no program
+REPLACES = re.compile(r"-\w*[IiJ].*|--repl.*", re.A | re.S)  # options of xargs that put what it reads into any place
+SEPARATE = re.compile(r"-\w*[adELnPRSs]", re.A)  # options of xargs whose value is the next word
 COMPUTES = {"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R", "=~"}
 
 
@@ -464,11 +476,29 @@ class _Checks:
             self._declaration(name, words)
         if name == "for":
             self._written_out(words[:2], "where a variable is named")
+        self._program_options(name, words)
         self._languages(words)
 
+    def _program_options(self, name: str, words: list[Word]) -> None:
+        own = OWN_PROGRAM_OPTIONS.get(name, "")
+        for before, word in pairwise(words):
+            option = before.literal or ""
+            if not self._carries([word]):
+                continue
+            named = own != "" and option == own and not GIT_DATA.match(word.text)
+            if named or PROGRAM_OPTION.fullmatch(option) or _is_program_option(word, own):
+                raise self._misplaced("in an option that names a program", [word])
+
     def _languages(self, words: list[Word]) -> None:
+        fed_by_xargs = False
         for i, word in enumerate(words):
             name = _file_name(word.literal or "")
+            if name == "xargs" and self.feeds:
+                if _replaces(words[i + 1 :]):
+                    raise self._misplaced("in a text with `xargs` that puts what it reads into a command", (), APPEND)
+                fed_by_xargs = True
+            elif fed_by_xargs and (name in LANGUAGES or name in STARTING):
+                raise self._misplaced(f"in a program for `{name}`", words)
             if INTERPRETER.fullmatch(name):
                 self._interpreter(name, words[i + 1 :])
                 return
@@ -482,9 +512,10 @@ class _Checks:
         first = rest[0].literal if rest else None
         second = rest[1].literal if len(rest) > 1 else None
         program = second if first in ("-c", "-m") else first
-        if program and program[0] not in "-+" and "{}" not in program and name != "busybox":
+        replaced = program is not None and "{}" in program  # by what `find` has found, a name that may be a value
+        if program and program[0] not in "-+" and not replaced and name != "busybox":
             return
-        if self._carries(rest) or self.feeds:
+        if replaced or self._carries(rest) or self.feeds:
             raise self._misplaced(
                 f"in a program for `{name}`", rest, 'give it behind the program, and write "$1" there'
             )
@@ -537,6 +568,28 @@ def _without_prefix(words: list[Word]) -> list[Word]:
             return words
         words = words[skip:]
     return words
+
+
+def _is_program_option(word: Word, own: str) -> bool:
+    """Whether the value in the word is that of such an option, as in `--exec=...`."""
+    begin = re.split(f"[{HOLE}{COUNTED}{OTHER}]", word.text)[0]
+    return bool("=" in begin and PROGRAM_OPTION.fullmatch(begin)) or (own != "" and begin.startswith(own))
+
+
+def _replaces(words: Sequence[Word]) -> bool:
+    """Whether one of the options of xargs lets it put what it reads into any place of a command."""
+    skip = False
+    for word in words:
+        option = word.literal or ""
+        if skip:
+            skip = False
+        elif REPLACES.fullmatch(option):
+            return True
+        elif not option.startswith("-"):
+            return False
+        else:
+            skip = SEPARATE.fullmatch(option) is not None
+    return False
 
 
 def _file_name(path: str) -> str:
