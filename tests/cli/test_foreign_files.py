@@ -175,6 +175,16 @@ def test_a_file_that_goes_away_under_a_run_ends_it_with_5_and_a_reason(tmp_path:
     assert not (tmp_path / "two").exists(), "what the step came to was not acknowledged"
 
 
+def test_an_engine_whose_file_is_gone_while_its_step_works_ends_without_a_traceback(tmp_path: Path) -> None:
+    file = playbook(tmp_path, shell("one", "touch ready; sleep 600"))
+    with started(tmp_path, "run", file, "--name", "first", "-q") as engine:
+        until((tmp_path / "ready").exists)
+        GONE["deleted"](tmp_path)
+        _, stderr = engine.communicate(timeout=60)
+    assert engine.returncode == 5
+    assert "moved, deleted or replaced" in stderr and "Traceback" not in stderr
+
+
 def test_a_backup_that_is_restored_without_its_log_is_not_mixed_with_it(tmp_path: Path) -> None:
     file = playbook(tmp_path, noop("one", result="1"))
     waits = playbook(tmp_path, shell("one", "touch ready; sleep 60"), name="waits.yaml")

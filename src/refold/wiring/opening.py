@@ -14,6 +14,7 @@ from refold.core.expressions import Evaluate, Values
 from refold.core.plan import Plan
 from refold.core.queueing import INTERPRETER, RAY
 from refold.doorbells.local import LocalDoorbell
+from refold.errors import Unusable
 from refold.executors.inline import Inline
 from refold.executors.limits import environment
 from refold.executors.process_services import ProcessServices
@@ -130,7 +131,10 @@ async def open_process(
                 serving.cancel()
                 await asyncio.wait([serving])
                 error = None if serving.cancelled() else serving.exception()
-                if error is not None and not process.service.has_failed:  # else `_as_long_as` has raised it
+                cause = None if error is None else _first_cause(error)
+                if isinstance(cause, Unusable):  # whoever writes next is told why
+                    event(log, ERROR, "engine ended, because its database cannot be used", at)
+                elif error is not None and not process.service.has_failed:  # else `_as_long_as` has raised it
                     event(log, ERROR, "engine ended with an internal error", at, error=error)
                 await process.close()
                 event(log, INFO, "engine closed", at)
@@ -204,12 +208,15 @@ async def _as_long_as(serving: "asyncio.Task[None]", service: Service) -> AsyncI
     except asyncio.CancelledError:
         if not errors or waiting.uncancel():
             raise  # the cancellation did not come from `end`
-        error = errors[0]
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        raise error from None
+        raise _first_cause(errors[0]) from None
     finally:
         serving.remove_done_callback(end)
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 class SyncRunner:
