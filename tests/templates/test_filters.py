@@ -302,6 +302,12 @@ def test_every_test_is_true_where_the_table_says(name: str) -> None:
     assert value(f"{{{{ {TRUE[name]} }}}}") is True
 
 
+@pytest.mark.parametrize("field", ["{} {}", "{1}", "{n}", "{} {4}"])
+def test_a_field_without_an_argument_is_an_error_that_names_it(field: str) -> None:
+    with pytest.raises(CannotEvaluate, match=f"the field '\\{field[-3:].strip()}' has no argument"):
+        value(f"{{{{ '{field}'.format(1) }}}}", "chainable")
+
+
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_every_method_of_the_chainable_dialect_gives_the_value_of_the_table(name: str) -> None:
     expression, expected = METHODS_USED[name]

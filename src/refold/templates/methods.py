@@ -1,5 +1,6 @@
 """Methods that templates may call: those of maps everywhere, those of texts where a dialect has them."""
 
+import itertools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -90,7 +91,8 @@ def _count(evaluation: Evaluation, value: Any, part: Any) -> int:
 
 def _formatted(evaluation: Evaluation, value: Any, /, *args: Any, **named: Any) -> str:
     """`'{} of {n}'.format(1, n=2)`: fields have no attributes or subscripts, so only the arguments can be read."""
-    numbers = iter(range(len(args)))
+    known = named | {str(at): each for at, each in enumerate(args)}
+    numbers = itertools.count()
     size = 0
 
     def field(match: re.Match[str]) -> str:
@@ -102,7 +104,10 @@ def _formatted(evaluation: Evaluation, value: Any, /, *args: Any, **named: Any) 
             return match.group()[0]
         if any(len(width) > 3 for width in _WIDTH.findall(spec or "")):
             raise CannotEvaluate(f"{match.group()!r} is too wide")
-        given = args[int(name or next(numbers))] if not name or name.isdigit() else named[name]
+        at = name or str(next(numbers))
+        if at not in known:
+            raise CannotEvaluate(f"the field {match.group()!r} has no argument: {text!r}")
+        given = known[at]
         shown = given if isinstance(given, (int, float)) else evaluation.written(given)
         evaluation.charge(len(shown) if isinstance(shown, str) else 0)
         made = format(shown, spec or "")
