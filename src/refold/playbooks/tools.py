@@ -12,7 +12,8 @@ from msgspec import Struct, structs
 
 from refold.core.pipeline import Rule, Task, TaskPipeline
 from refold.core.plan import Call, Gate, Poll, Quality, Retry, Wait, Work
-from refold.core.times import instant
+from refold.core.times import instant, seconds
+from refold.errors import InvalidValue
 from refold.names import NAME, did_you_mean
 from refold.playbooks.bindings import bound_data, how_to_bind
 from refold.playbooks.children import read_child, started_of
@@ -141,6 +142,13 @@ def read_wait(reading: Reading, keys: Mapping[str, Node], values: Mapping[str, A
     return Wait(seconds=values.get("seconds"), until=until, signal=values.get("signal"))
 
 
+def _is_span(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and seconds(value) > 0
+    except InvalidValue:
+        return False
+
+
 def _moment(reading: Reading, node: Node) -> int | None:
     """An ISO text with a time zone as microseconds since 1970; a number is returned unchanged."""
     value = node.value
@@ -148,6 +156,8 @@ def _moment(reading: Reading, node: Node) -> int | None:
         moment = instant(value)
     except ValueError:
         hint = "write it like 2027-01-31T12:00:00Z, with its zone"
+        if _is_span(value):
+            hint = f"write `seconds: {value}` to wait so long; `until` is a time like 2027-01-31T12:00:00Z"
         reading.at(node, "bad-moment", f"`{cut(str(value))}` is not a time", hint)
         return None
     return moment if isinstance(value, str) else int(value)

@@ -14,6 +14,7 @@ from refold.playbooks.yaml.positions import place_inside
 from refold.playbooks.yaml.text import Node
 from refold.templates import Use, uses_of
 
+SINGLE = "a single secret needs no entry: write `{secret: NAME}` where it is used"
 KINDS = ("static", "bearer", "env", "file", "credential", "credential_ref", "oauth2", "secret_manager")
 """The kinds that need no cloud; a NoETL file may name others, which fail when they are used."""
 CLOSED = ("run", "source", "key", "outcome")  # scopes that are evaluated where nothing is opened
@@ -28,12 +29,18 @@ def read_entries(reading: Reading, node: Node, key: Key) -> list[Node] | None:
     found: dict[str, Node] = {}
     for each in node.nodes:
         entry = each.value if isinstance(each.value, dict) else {}
+        if "secret" in entry and "kind" not in entry:
+            reading.at_key(each, "secret", "unknown-key", "an entry of the keychain has no key `secret`", SINGLE)
+            continue
         for word, example in (("name", "api"), ("kind", "bearer")):
             if not isinstance(entry.get(word), str):
                 reading.missing(each, "an entry of the keychain", word, example)
         if isinstance(entry.get("kind"), str) and entry["kind"] not in KINDS and reading.strict:
             message = f"the keychain knows no kind `{cut(entry['kind'])}`"
-            reading.at(each.nodes["kind"], "bad-choice", message, did_you_mean(entry["kind"], KINDS))
+            is_single = entry["kind"] in ("secret", "secrets", "stored")
+            reading.at(
+                each.nodes["kind"], "bad-choice", message, SINGLE if is_single else did_you_mean(entry["kind"], KINDS)
+            )
         if entry.get("name") in found:
             message = f"two entries of the keychain are called `{cut(str(entry['name']))}`"
             reading.at(each.nodes["name"], "duplicate-entry", message, "give one of them another name")

@@ -45,6 +45,13 @@ ELSEWHERE = {
     "vars": "write `ctx`, and `set: {ctx.name: …}` on a step",
     "env": "pass it as an input of the run, or as a secret: `{secret: token}` is REFOLD_SECRET_TOKEN",
     "payload": "write `workload`",
+    "inputs": "write `workload`, or the name of the input alone",
+    "params": "write `workload`, or the name of the input alone",
+    "parameters": "write `workload`, or the name of the input alone",
+    "args": "write `workload`, or the name of the input alone",
+    "trigger": "write `workload` for an input, and `schedule` for the schedule that started the run",
+    "context": "write `ctx`",
+    "matrix": "the item of a loop has the name that `iterator` gives it, or `item`",
     "execution_id": "write `run.id`",
 }
 
@@ -82,7 +89,7 @@ class Names:
         parts = self._parts(first, draft, scope)
         if parts is None or second in parts:
             return None
-        return Unknown(path[:2], f"there is no `{first}.{second}`", self._part_hint(first, second, parts))
+        return Unknown(path[:2], f"there is no `{first}.{second}`", self._part_hint(first, second, parts, draft))
 
     def _is_readable(self, name: str, draft: StepDraft, scope: Scope) -> bool:
         if name in EVERYWHERE or self._is_own(name, draft, scope):
@@ -136,9 +143,11 @@ class Names:
             return f"did you mean `{guess}`?"
         return f"declare it with its default in `workload`, or set `ctx.{name}` in a step before"
 
-    def _part_hint(self, first: str, second: str, parts: Collection[str]) -> str:
+    def _part_hint(self, first: str, second: str, parts: Collection[str], draft: StepDraft) -> str:
         if first == "output":
             return f"write `output.data.{second}`"
+        if first in ("loop", "iter") and draft.iterator and second in ("item", "value", "element", draft.iterator):
+            return f"the item is called `{draft.iterator}`"
         guess = meant(second, parts)
         if guess:
             return f"did you mean `{first}.{guess}`?"
@@ -441,12 +450,20 @@ def _sets_no_result(draft: StepDraft) -> bool:
 
 
 EXPECTED = ("not-before", "maybe-missing")  # what a default or a test takes care of
+DOLLAR = re.compile(r"\$\{\{[^{}]*\}\}")
+"""Matches an expression as GitHub writes it."""
 FIX = "fix the template; this is where it stops making sense"
 HINTS = (
     ("there is no function 'now'", "write `{{ now }}`, without brackets: it is a text such as 2026-01-31T12:00:00Z"),
+    ("there is no function 'len'", "write `{{ x | length }}`"),
+    ("there is no function 'secret'", "write `{{ secrets.name }}`, or `{secret: name}` as a whole value"),
     ("there is no function", "templates have filters and no functions; code goes into a step of the tool `python`"),
     ("there is no filter", "docs/howto/templates.md lists all filters; code goes into a step of the tool `python`"),
     ("`{% … %}` has no place", "run a step for each item with `loop`, or make the text in a step of the tool `python`"),
+    ("'&' has no meaning", "write `and`"),
+    ("'?' has no meaning", "write `{{ a if condition else b }}`"),
+    ("'!' has no meaning", "write `not`"),
+    ("`=` stands where", "write `==` to compare"),
 )
 """Hints for messages that begin so."""
 
@@ -465,6 +482,9 @@ def check_templates(reading: Reading, playbook: PlaybookDraft, names: Names) -> 
     for draft in playbook.drafts:
         for value in draft.values:
             for node in templates_in(value.node):
+                if DOLLAR.fullmatch(node.value):
+                    message = "the `$` stays in front of the value"
+                    reading.warn(node, "dollar", message, "leave it out: write `{{ … }}`")
                 if not _is_plainly_good(node.value, reads, draft, value.scope):
                     _check(reading, node, reads, draft, value.scope)
         if has_forms:

@@ -135,7 +135,7 @@ METADATA = Table(
             about="letters, digits, `_`, `.` and `-`",
         ),
         Key(name="description", type="text", example="The report of the day.", about="a sentence for people"),
-        Key(name="tags", type="texts", example="[daily]", about="words to filter by"),
+        Key(name="tags", type="texts", example="[daily]", about="words for people"),
     ),
 )
 

@@ -64,11 +64,18 @@ def read_kind(reading: Reading, node: Node, catalog: Catalog, sort: KindFamily =
     lent = [name for name in sort.lent if all(key.name != name for key in info.keys)]
     keys = {name: child for name, child in node.nodes.items() if name not in sort.own and name not in lent}
     values = _keys(reading, node, info, keys, sort)
-    if info.check is not None:
+    if info.check is not None and not _has_other_key(info, keys, sort):
         _check(reading, node, info, keys, sort)
     if info.check_programs is not None:
         _warn_of_programs(reading, info, keys)
     return KindValues(info, keys, values)
+
+
+def _has_other_key(info: ToolInfo, keys: Mapping[str, Node], sort: KindFamily) -> bool:
+    """Whether a key has the name of another engine: what a check would miss is there, and was reported."""
+    return sort is TOOL and any(
+        name in OTHER_KEYS.get(info.kind, {}) for name in keys.keys() - {k.name for k in info.keys}
+    )
 
 
 OTHER_NAMES = {
@@ -86,6 +93,26 @@ OTHER_NAMES = {
     "transfer": ("copy", "etl", "load"),
 }
 """What people from other engines write for a tool."""
+
+
+OTHER_KEYS = {
+    "wait": {"for": "seconds", "duration": "seconds", "delay": "seconds", "time": "seconds", "sleep": "seconds"},
+    "shell": {"cmd": "command", "run": "script", "bash": "script", "file": "stdout_file", "output": "stdout_file"},
+    "python": {
+        "file": "script",
+        "function": "entry",
+        "module": "entry",
+        "source": "code",
+        "requirements": "runtime_env",
+    },
+    "http": {"query": "params", "payload": "json", "endpoint": "url", "address": "url"},
+    "sqlite": {"sql": "query", "statement": "query", "path": "database", "file": "database"},
+    "duckdb": {"sql": "query", "statement": "query", "path": "database", "file": "database"},
+    "postgres": {"sql": "query", "statement": "query"},
+    "gate": {"message": "prompt", "text": "prompt", "question": "prompt", "approvers": "assignee", "who": "assignee"},
+    "playbook": {"playbook": "path", "file": "path", "workflow": "path", "params": "input", "with": "input"},
+}
+"""What people from other engines write for a key of a tool."""
 
 
 def _hint(name: str, catalog: Catalog) -> str:
@@ -126,8 +153,9 @@ def _keys(reading: Reading, node: Node, info: ToolInfo, keys: Mapping[str, Node]
     for name, child in keys.items():
         key = known.get(name)
         if key is None:
-            is_old = name == "args" and sort is TOOL
-            hint = "write `input`" if is_old else did_you_mean(name, dict.fromkeys([*known, *more]))
+            other = "input" if name == "args" else OTHER_KEYS.get(info.kind, {}).get(name, "")
+            is_other = sort is TOOL and (other in known or other in more)
+            hint = f"write `{other}`" if is_other else did_you_mean(name, dict.fromkeys([*known, *more]))
             message = f"the {sort.word} `{info.kind}` has no key `{cut(name)}`"
             reading.at_key(node, name, "unknown-key", message, hint)
             misspelt.add(meant(name, known))
@@ -153,6 +181,8 @@ def _fits(reading: Reading, node: Node, key: ToolKey, sort: KindFamily) -> bool:
         hint = "a value computed from text is text; write one {{ expression }}" if is_template(value) else ""
         if key.static and is_template(value):
             hint = "it is not rendered, so a template is not allowed here"
+        if key.name == "body" and isinstance(value, dict | list):
+            hint = "write `json` for data that is sent as JSON"
         hint = hint or (times.FORMS if key.type == "duration" else f"write `{key.name}: {SHAPES[key.type]}`")
         reading.at(node, "wrong-type", f"`{key.name}` must be {WANTED[key.type]}, not {kind_of(value)}", hint)
         return False
