@@ -70,6 +70,12 @@ def test_an_input_that_nothing_reads_is_told(tmp_path: Path) -> None:
     assert "warning" not in refold(tmp_path, "run", file, "-i", "who=Bo").err
 
 
+def test_a_part_of_an_input_is_refused_with_what_to_write(tmp_path: Path) -> None:
+    file = playbook(tmp_path, noop("one", result="'{{ db.host }}'"), more="workload: {db: {host: a}}\n")
+    done = refold(tmp_path, "run", file, "-q", "-i", "db.host=b")
+    assert (done.code, done.out) == (2, "") and "-i 'db={…}'" in done.err
+
+
 def test_quiet_says_only_what_is_wrong(tmp_path: Path) -> None:
     file = playbook(tmp_path, shell("one", "exit 3"))
     done = refold(tmp_path, "run", file, "-q")

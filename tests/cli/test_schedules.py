@@ -151,6 +151,11 @@ def test_validate_checks_a_schedule_with_its_workflow_and_inputs(folder: Path) -
         (folder / "wrong.yaml").write_text(NIGHTLY.replace("{day: ", "{day: 3, other: "))
         wrong = command("validate", "wrong.yaml")
         assert wrong.code == 2 and "wrong.yaml:7:8: error[bad-input]" in wrong.err
+        (folder / "slip.yaml").write_text(NIGHTLY.replace("{day: ", "{dya: 3, day: "))
+        slip = "`report` has no such input: did you mean `day`?"
+        assert slip in command("validate", "slip.yaml").err
+        made = command("schedules", "create", "slip.yaml")
+        assert made.code == 2 and slip in made.err
 
 
 def test_calendars_take_days_out(folder: Path) -> None:

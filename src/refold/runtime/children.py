@@ -1,6 +1,6 @@
 """Inputs of runs that start, checked against what their workflows declare; and limits on child runs."""
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any
 
 from refold.core.decide.inputs import started_with
@@ -38,6 +38,18 @@ def fits(plan: Plan, given: dict[str, Any], work: int = WORK) -> bool | None:
     except InvalidValue:
         return False
     return True
+
+
+def known_inputs(plan: Plan) -> list[str]:
+    return list(dict.fromkeys([*plan.defaults, *(declared.name for declared in plan.inputs)]))
+
+
+def unread_inputs(plan: Plan, given: Iterable[str]) -> list[str]:
+    """Return the names of inputs that nothing in the plan can read."""
+    known = known_inputs(plan)
+    if plan.language == "noetl" or (plan.language == "jamjet" and not known):
+        return []  # any value may be read
+    return [name for name in given if name not in known]
 
 
 def check_inputs(plan: Plan, given: dict[str, Any], work: int = WORK, known: Container[str] = ()) -> None:

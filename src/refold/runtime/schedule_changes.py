@@ -68,7 +68,8 @@ def put_schedule(store: Store, schedule: Schedule, *, replace: bool = False) -> 
     with store.turn([]) as turn:
         before = turn.document(SCHEDULE, schedule.id)
         if before is not None and not replace:
-            raise Conflict(f"there is a schedule {schedule.id}: `refold schedules delete {schedule.id}` removes it")
+            how = f"`--replace` changes it, and `refold schedules delete {schedule.id}` removes it"
+            raise Conflict(f"there is a schedule {schedule.id}: {how}")
         if before is not None:
             schedule = _continued(schedule, read_schedule(before))
         schedule = planned_from(schedule, turn.now, calendars_of(store.views, schedule.when))

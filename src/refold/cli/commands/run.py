@@ -52,7 +52,7 @@ from refold.queries.code import CodeHere, needs, workers_with_code
 from refold.queries.reading import RunReader, graph_of
 from refold.queries.runs import run_label, run_object, unfinished_run
 from refold.queries.workers import serving, serving_any
-from refold.runtime.children import check_inputs
+from refold.runtime.children import check_inputs, known_inputs, unread_inputs
 from refold.runtime.keys import check_same_start, run_of_key
 from refold.runtime.mail import Migrate, Reopen, Resume
 from refold.stores.open import is_server
@@ -105,9 +105,9 @@ def leave(
         named = (wanted.run, wanted.name, wanted.key, code, wanted.labels)
         if not there.start(plan, input, *named, folder, file, wanted.queueing):
             differ = check_same_start(views, wanted.key, wanted.run, plan, input)
-            if differ:
-                out.print_message(other_inputs_text(wanted.run, wanted.key, differ))
             row = views.summary(wanted.run)
+            if differ and row is not None:
+                out.print_message(other_inputs_text(run_label(row), wanted.key, differ))
             taken = "" if row is None else taken_key_text(row, wanted.key, db)
         graph, state = RunReader(views, wanted.run).read()
         bodies = frozenset(f"{BODY}:{plan_hash(each)}" for each in (plan, *children) if each.events)
@@ -126,7 +126,7 @@ def _tell_taken(wanted: "Wanted", db: str) -> None:
         input = _stored_input(wanted.playbook.file, wanted.input) if coded else wanted.input
         differ = check_same_start(views, wanted.key, wanted.run, wanted.playbook.plan, input)
     if differ:
-        out.print_message(other_inputs_text(wanted.run, wanted.key, differ))
+        out.print_message(other_inputs_text(run_label(row), wanted.key, differ))
     out.print_message(taken_key_text(row, wanted.key, db))
 
 
@@ -212,8 +212,8 @@ def run(**given: Any) -> int:
     wanted = Wanted(run, name, asked.key or "", playbook, input, labels, queueing)
     if code:
         _stored_input(asked.file, input)  # refuse wrong inputs before anything is written
-    elif _talks(asked.progress, asked.quiet):
-        _tell_unread(wanted)
+    else:
+        _tell_unread(wanted, _talks(asked.progress, asked.quiet))
     if asked.dry_run:
         return _tell_plan(wanted, asked.output)
     check_bound(playbook)
@@ -547,14 +547,18 @@ def _run_offered(asked: RunArguments) -> int:
     return exits.OK
 
 
-def _tell_unread(wanted: Wanted) -> None:
-    """Warn of inputs that nothing in the playbook can read: they are probably typing errors."""
+def _tell_unread(wanted: Wanted, talks: bool) -> None:
+    """Warn of inputs that nothing in the playbook can read: they are probably typing errors. Raises InvalidValue for
+    a part of an input, which cannot be given alone."""
     plan = wanted.playbook.plan
-    known = dict.fromkeys([*plan.defaults, *(declared.name for declared in plan.inputs)])
-    if plan.language == "noetl" or (plan.language == "jamjet" and not known):
-        return  # any value may be read
-    for name in wanted.input.keys() - known.keys():
-        out.print_message(f"warning: `{plan.name}` has no input `{out.printable(name)}`: {did_you_mean(name, known)}")
+    known = known_inputs(plan)
+    for name in unread_inputs(plan, wanted.input):
+        whole = name.partition(".")[0]
+        if whole in known:
+            raise InvalidValue(f"input `{name}`", f"give all of `{whole}`, as JSON: -i '{whole}={{…}}'")
+        if talks:
+            message = f"warning: `{plan.name}` has no input `{out.printable(name)}`: {did_you_mean(name, known)}"
+            out.print_message(message)
 
 
 def _talks(progress: str, quiet: bool) -> bool:

@@ -36,9 +36,9 @@ def taken_key_text(row: Summary, key: str, db: str) -> str:
 
 
 def other_inputs_text(run: str, key: str, differ: Sequence[str]) -> str:
-    names = ", ".join(map(out.printable, differ))
+    names, held = ", ".join(map(out.printable, differ)), out.printable(key)
     return (
-        f"warning: run {run} has the key {out.printable(key)} and was started with other inputs ({names}), which stay"
+        f"warning: run {out.printable(run)} has the key {held} and was started with other inputs ({names}), which stay"
     )
 
 

@@ -16,10 +16,11 @@ from refold.core.facts import Planned
 from refold.core.graph import prepare
 from refold.core.plan import Plan
 from refold.errors import Conflict, InvalidValue, RefoldError
+from refold.names import did_you_mean
 from refold.playbooks.problems import InvalidPlaybook, Problem
 from refold.playbooks.schedule_file import CalendarFile, ScheduleFile, kind_of_file, read_schedule_file
 from refold.ports import Store
-from refold.runtime.children import check_inputs
+from refold.runtime.children import check_inputs, known_inputs, unread_inputs
 from refold.runtime.schedule_changes import pause_missing, put_calendar, sync_schedule
 from refold.runtime.schedules import rendered_input
 from refold.schedules.documents import Schedule, Target
@@ -103,6 +104,9 @@ def _check_inputs(found: ScheduleFile, plan: Plan, code: str) -> None:
 
         define(load_workflow(code)).begun(sample)
     else:
+        for name in unread_inputs(plan, found.input):
+            guess = did_you_mean(name, known_inputs(plan))
+            raise InvalidValue(f"input `{name}`", f"`{plan.name}` has no such input: {guess}")
         check_inputs(plan, sample)
 
 
