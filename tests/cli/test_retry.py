@@ -133,7 +133,7 @@ def test_a_run_beyond_its_budget_pauses_says_why_and_goes_on_with_more(tmp_path:
     left = refold(tmp_path, "run", file, "--name", "dear")
     assert left.code == 6
     assert "run dear is paused by budget: 16 tokens are used up, and the budget is 10" in left.err
-    assert "to continue: refold runs resume dear" in left.err
+    assert "to continue: refold runs resume dear --budget tokens=LIMIT\n" in left.err
     assert "paused by budget" in refold(tmp_path, "runs", "why", "dear").out
     assert "tokens 16" in refold(tmp_path, "runs", "show", "dear").out
     spent = refold(tmp_path, "runs", "resume", "dear", "-q")

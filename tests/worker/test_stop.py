@@ -1,6 +1,7 @@
 """Signals to a real program: the first lets it finish or hand back, the second kills it; nothing is left running."""
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -122,8 +123,25 @@ def test_the_second_signal_kills_even_if_the_event_loop_is_blocked(tmp_path: Pat
         process.send_signal(signal.SIGINT)
         assert within(60.0, lambda: not is_pending(process.pid, signal.SIGINT) and state(process.pid) == "S")
         assert process.poll() is None
-        process.send_signal(signal.SIGINT)
+        assert within(60.0, lambda: process.send_signal(signal.SIGINT) or process.poll() is not None)
         assert left(process) == (130, "", "killed\n" + TO_CONTINUE)
+
+
+async def test_the_same_signal_twice_at_once_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    killed: list[int] = []
+    monkeypatch.setattr(os, "_exit", killed.append)
+
+    async def work() -> None:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)  # as `timeout` does: to the process, and to its group
+        await asyncio.sleep(3600)
+
+    async def stop(grace: float) -> None:
+        pass
+
+    with pytest.raises(Stopped):
+        await in_foreground(work(), stop, grace=1.0, resume="again", say=print)
+    assert killed == []
 
 
 async def test_without_a_signal_the_work_just_ends_and_the_old_signals_are_back() -> None:

@@ -10,7 +10,7 @@ import shlex
 import signal
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -39,6 +39,9 @@ T = TypeVar("T")
 HANGUP = getattr(signal, "SIGHUP", signal.SIGTERM)  # the terminal was closed
 SIGNALS = dict.fromkeys((signal.SIGINT, signal.SIGTERM, HANGUP))
 LAST_MOMENT = 0.1  # seconds to learn that the last step has ended the run
+TWICE = (
+    0.25  # seconds in which the same signal comes again from a program such as `timeout`, which sends it to the group
+)
 
 
 async def in_foreground(
@@ -78,17 +81,21 @@ async def in_foreground(
 @contextmanager
 def _signals(asked: "asyncio.Future[int]", resume: str) -> Iterator[None]:
     """Use signal handlers of Python and not those of the event loop, which are not called while it is blocked."""
-    loop, seen = asyncio.get_running_loop(), list[int]()
+    loop, seen, began = asyncio.get_running_loop(), list[int](), 0.0
 
     def on_signal(number: int, _: object) -> None:
+        nonlocal began
         if number == HANGUP and number in seen:
             return  # the system and the shell may both send it
+        if number in seen and not asked.done() and monotonic() - began < TWICE:
+            return  # nobody can have seen what the first one did
         if seen:
             with suppress(OSError):  # the terminal may be closed
                 line = "\n" if os.isatty(2) else ""  # below the progress that is drawn there
                 os.write(2, f"{line}killed\n{_to_continue(resume)}\n".encode())
             os._exit(128 + number)
         seen.append(number)
+        began = monotonic()
         loop.call_soon_threadsafe(asked.set_result, number)
 
     heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # as nohup does
@@ -262,9 +269,8 @@ async def _unless_left(
         await asyncio.wait({ending, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if not ending.done():
             say_last(await leaving)
-            for way in await asyncio.to_thread(ways_to_decide, process.engine.store.views, order):
+            for way in await asyncio.to_thread(ways_on, process.engine.store.views, order):
                 say_last(way)
-            say_last(_to_continue(order.again))
             return await process.engine.show(order.run)
         return await ending
     finally:
@@ -302,9 +308,12 @@ def why_left(views: Views, run: str) -> str:
     return f"run {name} is left: {'; '.join(waits) or status_of(graph, state, now)}"
 
 
-def ways_to_decide(views: Views, order: Execution) -> list[str]:
-    """Return the commands with which a person decides the gates and answers the questions that a run waits for."""
+def ways_on(views: Views, order: Execution) -> list[str]:
+    """Return the commands with which a person decides the gates and answers the questions that a run waits for, and the
+    one that continues it."""
     graph, state = RunReader(views, order.run).read()
+    over = over_budget(state) if state.paused_by == PAUSED_BY_BUDGET else None
+    more = f" --budget {shlex.quote(over[0])}=LIMIT" if over is not None else ""
     label, where = shlex.quote(state.name or order.run), db_argument(order.db)
     ways: dict[str, None] = {}
     for each in reasons(graph, state, words.now()):
@@ -313,7 +322,7 @@ def ways_to_decide(views: Views, order: Execution) -> list[str]:
         elif each.kind == "signal" and each.signal.startswith(ANSWER):
             question = shlex.quote(each.signal.removeprefix(ANSWER))
             ways[f"to answer: refold gates answer {label} {question} VALUE{where}"] = None
-    return list(ways)
+    return [*ways, _to_continue(f"{order.again}{more}")]
 
 
 async def is_idle(process: Process) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import convert, to_builtins
 
 from refold.cli import exits, output, words
-from refold.cli.commands.execute import Execution, RunResult, ways_to_decide, why_left
+from refold.cli.commands.execute import Execution, RunResult, ways_on, why_left
 from refold.cli.progress import Screen
 from refold.cli.settings import channel, server
 from refold.client.connection import NAMESPACE, segment
@@ -43,9 +43,8 @@ def follow(views: Views, order: Execution, screen: Screen) -> RunResult:
     finally:
         screen.close()
     if is_left:
-        for way in ways_to_decide(views, order):
+        for way in ways_on(views, order):
             output.print_message(way)
-        output.print_message(f"to continue: {order.again}")
     return _result(views, graph, state, order.objects)
 
 
