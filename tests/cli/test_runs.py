@@ -270,6 +270,7 @@ def test_who_watches_may_leave_without_harm(tmp_path: Path) -> None:
     assert refold(tmp_path, "run", playbook(tmp_path, WAITS, noop("last")), "--detach", "-q").code == 0
     with started(tmp_path, "runs", "watch") as watching:
         assert watching.stderr is not None
+        assert watching.stderr.readline().startswith("no process executes play-")
         assert watching.stderr.readline().startswith("run play-")
         watching.send_signal(signal.SIGINT)
         assert watching.wait(60) == 130

@@ -76,6 +76,25 @@ def test_a_word_of_other_programs_gets_the_command_that_is_meant(typed: str, mea
     assert done.code == 2 and f"error: No such command {typed!r}. Write `refold {meant}`." in done.err
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("runs stop", "runs cancel"),
+        ("runs rm", "runs delete"),
+        ("schedules disable", "schedules pause"),
+        ("schedules run", "schedules trigger"),
+        ("limits rm", "limits remove"),
+        ("dlq retry", "dlq redrive"),
+    ],
+)
+def test_a_word_of_other_programs_within_a_group_gets_the_command_that_is_meant(
+    typed: str, meant: str, tmp_path: Path
+) -> None:
+    with here(tmp_path):
+        done = command(*typed.split(), "x")
+    assert done.code == 2 and f"Write `refold {meant}`." in done.err
+
+
 def test_completion_says_where_its_script_goes(tmp_path: Path) -> None:
     with here(tmp_path):
         shown = " ".join(command("completion", "--help").out.split())

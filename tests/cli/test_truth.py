@@ -63,6 +63,21 @@ def test_steps_have_a_begin_an_end_and_a_duration(tmp_path: Path) -> None:
     assert slow.split()[:2] == ["slow", "completed"] and " s " in slow
 
 
+def test_who_watches_a_run_that_nobody_executes_is_told_how_it_continues(tmp_path: Path) -> None:
+    refold(tmp_path, "run", playbook(tmp_path, noop("one")), "--detach", "--name", "left", "-q")
+    watched = refold(tmp_path, "runs", "watch", "left", "--timeout", "0.1")
+    how = "no process executes left; to execute it: refold runs resume left, or refold worker"
+    assert watched.code == 124 and how in watched.err.splitlines()
+
+
+def test_a_child_run_is_waited_for_by_its_name(tmp_path: Path) -> None:
+    playbook(tmp_path, "step: go\ntool: {kind: wait, signal: go}", name="child.yaml")
+    file = playbook(tmp_path, "step: sub\ntool: {kind: playbook, path: child.yaml}")
+    left = refold(tmp_path, "run", file, "--name", "r", "--until-waiting")
+    assert "sub: waits for run r.sub" in left.err.splitlines()
+    assert "waits for run r.sub" in refold(tmp_path, "runs", "why", "r").out
+
+
 def test_a_completed_step_has_no_old_error(tmp_path: Path) -> None:
     loop = "step: each\nloop: {in: [1, 2]}\ntool: {kind: shell, script: 'test -f mended'}"
     refold(tmp_path, "run", playbook(tmp_path, loop), "--name", "r", "-q")

@@ -33,7 +33,7 @@ def reason(kind: str, **more: object) -> Reason:
         (one(Wait(signal="go")), reason("signal", signal="go")),
         (one(Wait(signal="go", seconds=1)), reason("signal", signal="go", until=NOON + SECOND)),
         (one(Gate(prompt="ship it?", timeout=9)), reason("gate", note="ship it?", until=NOON + 9 * SECOND)),
-        (one(Child(plan="kid")), reason("child", run=child_id("run", "a/1"))),
+        (one(Child(plan="kid")), reason("child", run=child_id("run", "a/1"), name="run.a")),
         (one(Call(), reported("a", Parked(signal="go", reason="busy"))), reason("parked", signal="go", note="busy")),
         (one(Call(), reported("a", Parked(until=NOON + 9))), reason("parked", until=NOON + 9)),
         (
@@ -51,7 +51,7 @@ def test_a_body_that_waits_inside_names_each_of_its_calls() -> None:
     calls = (Awaited("z", until=NOON), Awaited("b", signal="go"), Awaited("k", child="kid"))
     assert why(one(Call(), reported("a", Suspended(calls)))) == [
         reason("signal", signal="go", note="b"),
-        reason("child", run=child_id("run", "a/1#k"), note="k"),
+        reason("child", run=child_id("run", "a/1#k"), name="run.a.k", note="k"),
         reason("timer", until=NOON, note="z"),
     ]
 

@@ -199,7 +199,9 @@ async def test_output_can_go_to_a_file_which_appears_when_the_program_has_succee
     assert fault.kind == "exit" and (tmp_path / "big.bin").stat().st_size == 5_000_000
     assert [each.name for each in tmp_path.iterdir()] == ["big.bin"]
     fault = await fault_of(shell, call({"script": "echo new"}, {**keys, "stdout_file": "gone/x"}))
-    assert fault.kind == "no_file" and "gone/x" in fault.message
+    folder = tmp_path / "gone"
+    why = f"`stdout_file`: there is no folder {folder}: create it, or name another file"
+    assert (fault.kind, fault.message) == ("no_file", why)
 
 
 async def test_output_beyond_a_mebibyte_is_counted_and_not_kept(shell: ShellTool) -> None:

@@ -223,10 +223,15 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does; for a word that other programs use, the error says which command is meant."""
-        hint = _elsewhere(args[0]) if ctx.parent is None and args[0] not in self.commands else ""
+        known = args[0] in self.commands
+        hint = "" if known else _elsewhere(args[0]) if ctx.parent is None else self._within(args[0])
         if hint:
             raise click.UsageError(f"No such command {args[0]!r}. Write `refold {hint}`.", ctx)
         return super().resolve_command(ctx, args)
+
+    def _within(self, word: str) -> str:
+        """Return the command of this group that is meant by a word of other programs; empty: unknown."""
+        return next((f"{self.name} {name}" for name in MEANT_WITHIN.get(word, ()) if name in self._names), "")
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return self._load(cmd_name) if cmd_name in self._names else self.commands.get(cmd_name)
@@ -253,6 +258,33 @@ MEANT = {
     "config": "settings",
     "version": "--version",
 }  # what other programs call them
+MEANT_WITHIN = {
+    "ls": ("list",),
+    "get": ("show",),
+    "describe": ("show",),
+    "status": ("show",),
+    "stop": ("cancel", "pause"),
+    "kill": ("cancel",),
+    "disable": ("pause",),
+    "enable": ("resume",),
+    "rm": ("delete", "remove", "revoke", "dismiss"),
+    "remove": ("delete", "rm", "revoke", "dismiss"),
+    "delete": ("remove", "rm", "revoke"),
+    "add": ("create", "set"),
+    "new": ("create",),
+    "apply": ("create",),
+    "run": ("trigger",),
+    "start": ("trigger", "resume"),
+    "fire": ("trigger",),
+    "restart": ("retry",),
+    "rerun": ("retry",),
+    "replay": ("redrive",),
+    "retry": ("redrive",),
+    "events": ("history",),
+    "tail": ("logs",),
+    "deny": ("reject",),
+    "next": ("preview",),
+}  # within a group: the first of these that it has
 
 
 def _elsewhere(word: str) -> str:

@@ -20,7 +20,12 @@ def tell_if_unserved(db: str, text: str) -> None:
     with database.reading(db) as views:
         row = database.find_run(views, text)
         if row.status != PAUSED and unserved(views, [row]):
-            out.print_message(f"{NO_PROCESS} {run_label(row)}; to execute it: {how_to_execute(views, row, db)}")
+            out.print_message(nobody_text(views, row, db))
+
+
+def nobody_text(views: Views, row: Summary, db: str) -> str:
+    """Say that no process executes a run, and what would."""
+    return f"{NO_PROCESS} {run_label(row)}; to execute it: {how_to_execute(views, row, db)}"
 
 
 def how_to_execute(views: Views, row: Summary, db: str) -> str:

@@ -144,7 +144,7 @@ def redrive(
     for result in results if output == "table" else ():
         out.print_data(out.printable(f"{result['name'] or result['run']}  {result['what']}"))
     retried = sum(result["what"] in ("retried", "would be retried") for result in results)
-    out.print_message(f"{retried} of {len(results)} runs {'would be' if dry_run else 'were'} reopened")
+    out.print_message(f"{'would be reopened' if dry_run else 'reopened'}: {retried} of {len(results)}")
     if retried and not dry_run:
         out.print_message(f"to execute them here: refold runs resume --all{db_argument(db)}; or start `refold worker`")
     return exits.OK if retried == len(results) else exits.FAILED

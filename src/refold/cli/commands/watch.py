@@ -13,12 +13,14 @@ from refold.cli import output as out
 from refold.cli.options import output_option, progress_option, quiet_option, run_argument, store_option
 from refold.cli.progress import screen
 from refold.cli.tree import NO_PLAYBOOK
+from refold.cli.unserved import nobody_text
 from refold.core.read.summary import Summary, progress
-from refold.core.state import TERMINAL
+from refold.core.state import PAUSED, TERMINAL
 from refold.errors import Corrupt
 from refold.ports import RunFilter, Views
 from refold.queries.reading import RunReader
 from refold.queries.runs import is_over, is_timed_out, list_runs, run_object
+from refold.queries.workers import unserved
 
 EVERY = 0.25  # seconds between two looks
 
@@ -38,7 +40,10 @@ def watch(run: str | None, timeout: float | None, output: str, **how: Any) -> in
     gc.enable()
     shown = screen(how["progress"], how["quiet"], NO_PLAYBOOK)
     with database.reading(how["db"]) as views:
-        reading = RunReader(views, database.find_run(views, run).run)
+        row = database.find_run(views, run)
+        reading = RunReader(views, row.run)
+        if row.status != PAUSED and unserved(views, [row]):
+            shown.say(nobody_text(views, row, how["db"]))
         until = None if timeout is None else time.monotonic() + timeout
         graph, state = reading.read()
         try:

@@ -120,7 +120,7 @@ def _issued(fact: StepIssued) -> str:
 
 def _items_issued(fact: ItemsIssued) -> str:
     if fact.items:
-        return f"{_where(fact)} items {', '.join(map(str, fact.items))} issued again"
+        return f"{_where(fact)} {_listed(fact.items)} issued again"
     last = fact.first + fact.count - 1
     return f"{_where(fact)} " + (f"item {last} issued" if fact.count == 1 else f"items {fact.first}-{last} issued")
 
@@ -133,7 +133,8 @@ def _fan_entered(fact: FanOutEntered) -> str:
 
 
 def _listed(items: tuple[int, ...]) -> str:
-    return ", ".join(map(str, items[:20])) + (", …" if len(items) > 20 else "")
+    listed = ", ".join(map(str, items[:20])) + (", …" if len(items) > 20 else "")
+    return f"item{'' if len(items) == 1 else 's'} {listed}"
 
 
 def _ended(outcome: Outcome, attempt: int = 0) -> str:
@@ -245,9 +246,9 @@ _TEXTS: dict[type, Callable[[Any], str]] = for_every_fact(
         ),
         PagesGivenUp: lambda fact: f"{_where(fact)} gave up its source: {fault_text(fact.fault)}",
         ItemsCancelled: lambda fact: (
-            f"{_where(fact)} cancelled items {_listed(fact.items)}" + _by(fact.by) + _because(fact.halts)
+            f"{_where(fact)} cancelled {_listed(fact.items)}" + _by(fact.by) + _because(fact.halts)
         ),
-        ItemsReopened: lambda fact: f"{_where(fact)} items {_listed(fact.items)} are to run again" + _by(fact.by),
+        ItemsReopened: lambda fact: f"{_where(fact)} {_listed(fact.items)} to run again" + _by(fact.by),
         ItemsIssued: _items_issued,
         ItemsRetried: lambda fact: (
             f"{_where(fact)} " + ", ".join(f"item {item} issued, try {attempt}" for item, attempt, _ in fact.items)
@@ -255,7 +256,7 @@ _TEXTS: dict[type, Callable[[Any], str]] = for_every_fact(
         ItemsSettled: lambda fact: (
             f"{_where(fact)} " + "; ".join(f"item {report.item} {_reported(report)}" for report in fact.reports)
         ),
-        ItemsGivenUp: lambda fact: f"{_where(fact)} gave up items {', '.join(map(str, fact.items))}",
+        ItemsGivenUp: lambda fact: f"{_where(fact)} gave up on {_listed(fact.items)}",
         EventsTaken: lambda fact: f"{fact.step} takes {_events(fact)}",
         VisitFailed: lambda fact: (
             f"{_where(fact)} failed permanently" + (f", which is sent as {fact.event}" if fact.event else "")

@@ -22,7 +22,8 @@ from refold.core.outcomes import SECOND, Instant
 
 
 class StepTimes(Struct):
-    """A visit begins when its body starts, or when it is issued if no worker has to start one. 0: not yet."""
+    """A visit begins when its body starts, or when it is issued if no worker has to start one (a wait, a gate, a child
+    run). 0: not yet."""
 
     issued_at: Instant = 0
     began_at: Instant = 0
@@ -41,7 +42,7 @@ def step_times(records: Iterable[Record]) -> dict[str, StepTimes]:
         match fact:
             case StepIssued(step=step, attempt=attempt):
                 if attempt == 1:
-                    times[step] = StepTimes(at)
+                    times[step] = StepTimes(at, at if fact.until is not None or fact.signal else 0)
             case FanOutEntered(step=step) | EventsTaken(step=step):
                 times[step] = StepTimes(at)
             case StepSettled(step=step, report=report):

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from refold.core.commands import RATE, SOURCE_TOOL, rate_limit
+from refold.core.commands import RATE, SOURCE_TOOL, child_name, rate_limit
 from refold.core.fold.events import open_requests, runs_out, timer_key
 from refold.core.fold.gates import most_votes
 from refold.core.fold.waits import due_at
@@ -64,7 +64,7 @@ class Reason(Struct, frozen=True, omit_defaults=True):
     no_queue (note: which)   paused (by, since, note)   backoff (until)
     batch (count, signal: the group, until, note: how many events are wanted)
     parked (until, signal, note)   timer (until)   signal (signal, until)   gate (until, assignee, note, count:
-    approvals that are missing if several are wanted)   poll (until, note)   child (run, until)   window (count)
+    approvals that are missing if several are wanted)   poll (until, note)   child (run, name, until)   window (count)
     order (count: items that depend on others)
     join (sources)   loop (sources: the head)   final
     stuck (note: the error, no step): nothing is decided until the error is gone
@@ -82,6 +82,7 @@ class Reason(Struct, frozen=True, omit_defaults=True):
     assignee: str = ""
     signal: str = ""
     run: str = ""
+    name: str = ""  # of that run
     sources: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
     count: int = 0
@@ -133,10 +134,14 @@ def _of_command(graph: Graph, state: RunState, command: str, now: Instant, world
     elif opened.calls and opened.held:
         for key, call in sorted(opened.calls.items()):
             kind = "child" if call.child else "signal" if call.signal else "timer"
-            child = state.children.get(f"{command}#{key}", "")
-            yield Reason(kind=kind, signal=call.signal, until=call.until, run=child, note=key, **where)
+            owner = f"{command}#{key}"
+            child = state.children.get(owner, "")
+            name = child_name(state.name or state.run[:8], owner) if child else ""
+            yield Reason(kind=kind, signal=call.signal, until=call.until, run=child, name=name, note=key, **where)
     else:
         reason = _waits(graph, opened, now, where)
+        if reason.kind == "child":
+            reason = structs.replace(reason, name=child_name(state.name or state.run[:8], command))
         yield _placed(graph, state, command, world, reason) if reason.kind == "slot" else reason
 
 

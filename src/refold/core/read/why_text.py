@@ -135,7 +135,7 @@ KINDS: dict[str, Callable[[Reason, MomentTexts], str]] = {
     "signal": _signal,
     "gate": _gate,
     "poll": lambda reason, when: f"looks again at {when.until(reason.until or 0)}, until",
-    "child": lambda reason, when: f"waits for run {reason.run}",
+    "child": lambda reason, when: f"waits for run {reason.name or reason.run}",
     "window": _window,
     "order": lambda reason, when: f"{_items(reason.count)} for others of the loop",
     "join": lambda reason, when: "waits for " + ", ".join(reason.sources),

@@ -49,7 +49,7 @@ class ShellTool:
             ended = await self.programs.run(program, call.say)
         except (OSError, ValueError) as error:
             if program.stdout_file and getattr(error, "filename", None) == _path(program):
-                raise refused(f"`stdout_file`: {error}", "no_file") from None
+                raise refused(f"`stdout_file`: {_why_no_file(program, error)}", "no_file") from None
             raise refused(f"{program.argv[0]!r} cannot be started: {error}", "no_program") from None
         except BaseException:
             _remove_part(program)
@@ -110,6 +110,13 @@ def _part(file: str) -> str:
 
 def _path(program: Program) -> str:
     return os.path.join(program.cwd or "", program.stdout_file)
+
+
+def _why_no_file(program: Program, error: Exception) -> str:
+    folder = os.path.dirname(_path(program)) or os.curdir
+    if not os.path.isdir(folder):
+        return f"there is no folder {os.path.abspath(folder)}: create it, or name another file"
+    return f"{_path(program)} cannot be written: {getattr(error, 'strerror', None) or error}"
 
 
 def _remove_part(program: Program) -> None:
