@@ -70,7 +70,7 @@ async def test_a_service_that_breaks_down_does_not_cancel_the_run_that_somebody_
             asyncio.timeout(60),
             open_process({"hang": hang}, store=store, settings=Settings(poll=0.05)) as process,
         ):
-            await process.engine.run(plan)
+            await process.engine.options(cancel_with_caller=True).run(plan)
     store.broken = False
     [row] = store.views.runs().rows
     assert row.status == "running"

@@ -26,6 +26,7 @@ class Played(Struct):
     ctx: dict[str, Any]
     facts: list[Fact]
     warnings: list[str]
+    lines: list[Any]
 
 
 def play(text: str, input: dict[str, Any] | None = None, folder: Path | None = None) -> Played:
@@ -41,7 +42,8 @@ def play(text: str, input: dict[str, Any] | None = None, folder: Path | None = N
             facts = [fact for _, _, fact in await engine.history(id)]
             fault = shown.error.fault if shown.error is not None else None
             warnings = [each.code for each in book.warnings]
-            return Played(shown.status, shown.result, fault, dict(shown.state.ctx), facts, warnings)
+            lines = [line for _, line in engine.store.views.lines(id)]
+            return Played(shown.status, shown.result, fault, dict(shown.state.ctx), facts, warnings, lines)
 
     return asyncio.run(run())
 
@@ -264,6 +266,17 @@ def test_a_failure_of_a_secret_step_shows_nothing_of_what_its_tasks_have_given(t
     assert played.fault.data["source"].startswith("raise LookupError")
     assert [each.reason for each in parked(played)] == ["try 2 of task 'two': there is no ***"]
     assert not any("made-of-nothing" in repr(fact) for fact in played.facts)
+
+
+def test_what_a_secret_step_prints_is_counted_and_not_shown(tmp_path: Path) -> None:
+    text = """\
+workflow:
+  - step: login
+    tool: {kind: python, isolation: inline, code: "print('made-of-nothing'); print('and more'); return 1"}
+    output: {secret: true}
+"""
+    said = repr(play(text, folder=tmp_path).lines)
+    assert "2 lines are not shown" in said and "made-of-nothing" not in said
 
 
 def test_what_a_failed_program_of_a_secret_step_has_said_is_not_shown(tmp_path: Path) -> None:
