@@ -43,3 +43,16 @@ def test_replies_of_agents_are_made_up_by_their_schema_in_a_simulation(tmp_path:
     file = playbook(tmp_path, REVIEW, *ENDS)
     told = refold(tmp_path, "sim", file, "-i", "what=it", "-n", "20", "--agent", "false")
     assert told.code == 0 and "made up: the results of review" in told.out
+
+
+def test_each_task_of_a_list_reads_why_the_last_try_of_the_step_failed(tmp_path: Path) -> None:
+    step = """\
+step: a
+tool:
+  - {name: x, kind: noop, result: "{{ _last_error }}"}
+  - {name: y, kind: python, code: "result = context['last_error'] or 1 / 0"}
+  - {name: z, kind: noop, result: ["{{ x }}", "{{ y }}", "{{ _last_error }}"]}
+retry: {attempts: 2, delay: 0}
+"""
+    told = refold(tmp_path, "run", playbook(tmp_path, step), "-q", "-i", "what=it", "-o", "json")
+    assert json.loads(told.out)["result"]["z"] == ["division by zero"] * 3, told.err

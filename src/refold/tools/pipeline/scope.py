@@ -32,6 +32,7 @@ class TaskProgress(Struct):
     inner: Any = None  # the progress of the tool itself
     asked_since: int = 0  # when a busy service first asked the task to wait
     error: str = ""  # why the try before this one failed
+    before: str = ""  # why the last try of the step failed
     sealed: Any = None  # all values among these, where the result is secret
 
 

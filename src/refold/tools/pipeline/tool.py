@@ -65,7 +65,8 @@ class PipelineTool:
     async def _run(self, call: ToolCall, pipeline: TaskPipeline) -> Done:
         progress = self._opened(convert(call.command.progress or {}, TaskProgress), call.run)
         if progress.of != call.command.attempt:  # what an earlier try of the step has left behind counts no more
-            progress = TaskProgress(of=call.command.attempt, since=self.clock.now(), error=call.command.last_error)
+            why = call.command.last_error
+            progress = TaskProgress(of=call.command.attempt, since=self.clock.now(), error=why, before=why)
         running = _Running(self, call, pipeline, progress)
         if len(pipeline.tasks) > 1 and call.meanwhile is not None:
             for recorded in await self._recorded(call):
@@ -319,7 +320,7 @@ class _Running:
             return self._again(rule, fault)
         if do == "fail":
             return self._failed(fault)
-        made.attempt, made.prev, made.error, made.asked_since = 1, tried.data, "", 0
+        made.attempt, made.prev, made.error, made.asked_since = 1, tried.data, made.before, 0
         if do == "break":
             made.at = len(self.pipeline.tasks)
         elif do == "jump" and rule is not None:
