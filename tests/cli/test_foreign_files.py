@@ -118,6 +118,16 @@ def test_one_bad_summary_hides_no_other_run(folder: Path) -> None:
     assert refold(folder, "run", "play.yaml", "--name", "fourth", "-q") == (0, "1\n", "")
 
 
+@pytest.mark.parametrize(
+    "command", [("runs", "show"), ("runs", "why"), ("runs", "cancel"), ("runs", "signal"), ("gates", "approve")]
+)
+def test_a_run_whose_row_cannot_be_read_is_not_said_to_be_missing_alone(folder: Path, command: tuple[str, str]) -> None:
+    run = run_of(folder, "second")
+    change(folder, "update runs set summary = ? where run = ?", b"{", run)
+    done = refold(folder, *command, "second", *(["go"] if command[1] in ("signal", "approve") else []))
+    assert (done.code, f"table runs, key ('{run}'), column summary" in done.err) == (5, True)
+
+
 ROWS = {
     "workers.tools": "update workers set tools = '{'",
     "workers.queues": "update workers set queues = '[1]'",

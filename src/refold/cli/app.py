@@ -13,7 +13,7 @@ from refold import __version__
 from refold.cli import exits, output
 from refold.cli.exits import WrongRows
 from refold.cli.settings import loaded
-from refold.errors import InvalidPlan, RefoldError, Stopped
+from refold.errors import InvalidPlan, NotFound, RefoldError, Stopped
 
 
 def main() -> NoReturn:
@@ -396,6 +396,10 @@ def _command(arguments: Sequence[str]) -> int:
         error.show(said)
         output.print_message(said.getvalue().rstrip("\n").replace("\nError: ", "\nerror: "))
         return error.exit_code
+    except NotFound as error:
+        if not wrong.errors:
+            raise
+        code = _refused(error)  # what is looked for may be what cannot be read
     for each in wrong.errors:
         output.print_message(f"error: {each}")
     if wrong.errors:
