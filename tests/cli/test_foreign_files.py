@@ -279,6 +279,13 @@ def test_names_and_arguments_are_spelt_out_wherever_they_are_printed(tmp_path: P
     assert spelt >= len(commands) - 3
 
 
+@pytest.mark.parametrize("option", ["--key", "--name", "--label", "-i", "--queue", "--limit"])
+def test_an_argument_that_is_not_utf_8_is_a_usage_error(folder: Path, option: str) -> None:
+    wrong = "a=\udcff" if option in ("--label", "-i") else "\udcff"
+    done = refold(folder, "run", "play.yaml", option, wrong, "-q")
+    assert (done.code, "Traceback" in done.err, "bug" in done.err) == (2, False, False), done.err
+
+
 def test_rebuild_spells_out_what_is_wrong(folder: Path) -> None:
     change(folder, "update facts set run = ? where run = (select min(run) from facts)", EVIL)
     done = refold(folder, "db", "rebuild")

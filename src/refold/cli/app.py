@@ -366,6 +366,10 @@ def called(arguments: Sequence[str]) -> int:
 
 
 def _heard(arguments: Sequence[str]) -> int:
+    wrong = next((each for each in arguments if not (_is_text(each) or os.path.exists(each))), None)
+    if wrong is not None:
+        output.print_message(f"error: the argument {wrong!r} is not text in UTF-8")
+        return exits.USAGE
     try:
         return _command(arguments)
     except output.ReaderGone:
@@ -383,6 +387,10 @@ def _heard(arguments: Sequence[str]) -> int:
     except Exception as error:
         hint = "this is a bug; --debug shows where"
         return _broken(error, f"{type(error).__name__}: {error} ({hint})", exits.BUG)
+
+
+def _is_text(argument: str) -> bool:
+    return not any("\ud800" <= sign <= "\udfff" for sign in argument)
 
 
 def _command(arguments: Sequence[str]) -> int:
