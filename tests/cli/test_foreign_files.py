@@ -319,3 +319,11 @@ def test_what_cannot_be_written_to_stdout_is_told_as_that(folder: Path) -> None:
             [*PROGRAM, "runs", "list"], cwd=folder, env=environment(), stdout=full, stderr=subprocess.PIPE, check=False
         )
     assert (done.returncode, done.stderr) == (1, b"error: stdout: No space left on device\n")
+
+
+def test_a_body_that_cancels_everything_ends_its_process_with_a_message(tmp_path: Path) -> None:
+    code = "import asyncio; [each.cancel() for each in asyncio.all_tasks()]; await asyncio.sleep(0)"
+    step = f"step: one\ntool: {{kind: python, isolation: inline, code: '{code}'}}"
+    done = refold(tmp_path, "run", playbook(tmp_path, step), "-q")
+    assert done.code == 1
+    assert "`refold runs resume` continues the run" in done.err and "Traceback" not in done.err

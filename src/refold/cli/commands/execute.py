@@ -230,6 +230,11 @@ def execute(order: Execution, begin: Begin, screen: Screen) -> RunResult:
     gc.enable()
     try:
         return asyncio.run(_execute(order, begin, screen, say, last.append))
+    except asyncio.CancelledError:
+        raise RefoldError(
+            "all that this process did was cancelled, as the code of a step with `isolation: inline` can do; "
+            "`refold runs resume` continues the run"
+        ) from None
     finally:
         screen.close()
         for line in last:
