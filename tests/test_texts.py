@@ -59,6 +59,11 @@ def test_no_file_names_a_package_index() -> None:
     assert mentions(INDEX_HOST) == []
 
 
+def test_no_wait_with_a_limit_can_lose_a_cancellation() -> None:
+    """`asyncio.wait_for` of Python 3.11 does, if what it waits for comes just then; `asyncio.timeout` does not."""
+    assert [str(path) for path, text in MODULES.items() if "asyncio.wait_for" in text] == []
+
+
 def test_no_file_points_outside_the_project() -> None:
     assert mentions(SHARED_FOLDER) == []
 

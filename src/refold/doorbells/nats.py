@@ -91,7 +91,8 @@ class NatsBell:
         await asyncio.wait(serving)
         if self._client is not None:
             with suppress(Exception):  # the process ends, and the last rings may be lost
-                await asyncio.wait_for(self._client.drain() if self.is_connected else self._client.close(), LAST)
+                async with asyncio.timeout(LAST):
+                    await (self._client.drain() if self.is_connected else self._client.close())
 
     async def _connect(self) -> None:
         """Stay connected. The client itself connects again after an error; a first attempt that fails is repeated."""

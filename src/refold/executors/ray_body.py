@@ -46,7 +46,8 @@ class Messages:
 
     async def fetch(self, patience: float) -> list[tuple[str, list[tuple[str, str]]]]:
         try:
-            await asyncio.wait_for(self._come.wait(), patience)
+            async with asyncio.timeout(patience):
+                await self._come.wait()
         except TimeoutError:
             return []
         self._come.clear()

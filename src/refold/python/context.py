@@ -98,7 +98,11 @@ class DurableCalls:
         while True:
             try:
                 result = self._made(work)
-                value = await (result if limit is None else asyncio.wait_for(result, limit))
+                if limit is None:
+                    value = await result
+                    break
+                async with asyncio.timeout(limit):
+                    value = await result
                 break
             except Exception as error:
                 fault = fault_for_policy(error, retry.on)

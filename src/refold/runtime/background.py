@@ -117,7 +117,8 @@ class Timers:
         """Sleep until the first timer is due, or an earlier one is set."""
         self._set.clear()
         try:
-            await asyncio.wait_for(self._set.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._set.wait()
         except TimeoutError:
             return  # the first is due
 
@@ -242,7 +243,8 @@ class Listener:
 
     async def _until_called(self) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._heard_now.wait(), UNHEARD)
+            async with asyncio.timeout(UNHEARD):
+                await self._heard_now.wait()
         if not self._heard_now.is_set():
             self._known = None  # a ring may have been lost: look once
         self._heard_now.clear()

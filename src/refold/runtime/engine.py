@@ -772,7 +772,8 @@ class Engine:
         codec.check_value(value, "value")
         id = id or self.new_id()
         run = await self._send(run, Request(id, name, value, sender))
-        run, outcome = await asyncio.wait_for(self._answer(run, id, name), timeout)
+        async with asyncio.timeout(timeout):
+            run, outcome = await self._answer(run, id, name)
         if isinstance(outcome, Succeeded):
             blob = outcome.blob
             return outcome.result if blob is None else await self.advance(lambda: self._stored_value(run, blob.hash))

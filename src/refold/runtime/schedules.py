@@ -193,7 +193,8 @@ class Schedules:
                 await self._changed.wait()
             elif wait > 0:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), min(wait, LONGEST_WAIT))
+                    async with asyncio.timeout(min(wait, LONGEST_WAIT)):
+                        await self._changed.wait()
             self._changed.clear()
             self.turned_at = self.clock.now() if self.turned_at is None else self.turned_at
 

@@ -38,7 +38,8 @@ class Listener:
     async def wait(self, timeout: float) -> bool:
         """Whether something has changed within this time."""
         try:
-            await asyncio.wait_for(self.changed.wait(), timeout)
+            async with asyncio.timeout(timeout):
+                await self.changed.wait()
         except TimeoutError:
             return False
         return True

@@ -257,7 +257,8 @@ class Operations:
             except RefoldError as error:
                 event(log, WARNING, "operations could not be read", why=str(error))
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), LOOK)
+                async with asyncio.timeout(LOOK):
+                    await self._wake.wait()
 
     def _is_free(self, operation: Operation) -> bool:
         return operation.server in ("", self._me) or self._views.now() >= operation.until
@@ -309,7 +310,8 @@ class Operations:
         while (left := began + number / operation.rate - loop.time()) > 0:
             self._wake.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), left)
+                async with asyncio.timeout(left):
+                    await self._wake.wait()
                 known, _ = await self.find(operation.id)
                 if known.state != "running" or known.rate != operation.rate:
                     return

@@ -229,7 +229,8 @@ class LiveBody:
                 self._parked.drop(self)
                 return
             with suppress(TimeoutError):  # else it is asked again whether another worker has the command
-                await asyncio.wait_for(asyncio.shield(leased), ASK_EVERY)
+                async with asyncio.timeout(ASK_EVERY):
+                    await asyncio.shield(leased)
 
     def _end(self, _: object) -> None:
         self._sleeper = None

@@ -224,7 +224,8 @@ class Worker:
 
     async def _over_within(self, seconds: float) -> bool:
         with suppress(TimeoutError):  # the caller checks the event
-            await asyncio.wait_for(self._over.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
         return self._over.is_set()
 
     async def _take_one(self) -> bool:

@@ -60,7 +60,8 @@ class Run(Generic[R]):
         async def result() -> R:
             engine = self._bench.engine
             coming = self.handle.result() if self.handle is not None else engine.result(self.id)
-            return await asyncio.wait_for(coming, seconds(within))
+            async with asyncio.timeout(seconds(within)):
+                return await coming
 
         try:
             return self._bench.do(result())

@@ -337,7 +337,8 @@ class FaultyDoorbell:
         if self._rung is None:
             self._rung = asyncio.Event()
         try:
-            await asyncio.wait_for(self._rung.wait(), timeout)
+            async with asyncio.timeout(timeout):
+                await self._rung.wait()
         except TimeoutError:
             return
         if not self.shared_doorbell.faults.strikes("doubled"):
