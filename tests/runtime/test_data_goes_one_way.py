@@ -19,6 +19,7 @@ from refold.core.plan import Call, Child, Loop, Plan, Step, read_plan
 from refold.core.read.summary import Summary
 from refold.ports import ToolCall
 from refold.queries import reading
+from refold.runtime import run_waiters
 from refold.settings import Settings
 from refold.stores.memory import MemoryStore, MemoryTurn
 from refold.wiring import open_engine
@@ -147,14 +148,17 @@ class Steps(Workflow[int]):
         return StopEvent(result=ev.v)
 
 
-async def test_the_memory_of_a_body_comes_with_its_claim_and_an_open_run_is_waited_for_without_a_look() -> None:
+async def test_the_memory_of_a_body_comes_with_its_claim_and_an_open_run_is_waited_for_without_a_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run_waiters, "SOON", 3600.0)  # no run takes so long that a look is due
     store = CountingStore()
 
     async def one(engine: Engine) -> int:
         handle = await engine.start(Steps)
         return await handle.result()
 
-    async with open_engine(store=store, settings=Settings(slots=2)) as engine:
+    async with open_engine(store=store, settings=Settings(slots=2, poll=3600.0)) as engine:
         assert await asyncio.gather(*(one(engine) for _ in range(20))) == [1] * 20
         assert store.looks == []
 

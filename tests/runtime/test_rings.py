@@ -19,8 +19,10 @@ from refold.runtime.mail import Cancel, DecideGate, Mail, Pause, Resume, Signal
 from refold.runtime.mailroom import Intake
 from refold.runtime.turn_thread import inline
 from refold.settings import Settings
-from refold.wiring import Process, open_process
+from refold.stores.memory import MemoryStore
+from refold.wiring import Process, open_engine, open_process
 from refold.wiring.store import open_intake
+from refold.wiring.world import wall
 from tests.stores.sqlite_files import opened
 
 DEAF = Settings(lease_for=3600.0, sweep_every=3600.0, poll=3600.0)
@@ -254,3 +256,19 @@ async def test_a_listener_that_is_called_looks_at_what_was_rung_and_at_everythin
     serving.cancel()
     rung = {Ring("work", "q"), Ring("ended", "r")}
     assert seen == [{ANYTHING}, rung, rung], "what could not be looked at is looked at with what comes next"
+
+
+async def test_an_end_that_nobody_has_heard_of_is_found_soon_by_who_begins_to_wait() -> None:
+    store = MemoryStore(wall)  # the doorbells of the two processes are not connected
+    async with (
+        asyncio.timeout(60),
+        open_engine(store=store, settings=DEAF) as deaf,
+        open_engine(store=store, settings=DEAF) as other,
+    ):
+        run = (await deaf.start(Plan(name="p", steps=(Step(name="first", work=Gate()),)))).id
+        while not deaf.mailroom.turns.is_open(run) or not store.views.summary(run):
+            await asyncio.sleep(0)
+        await other.cancel(run)
+        assert (await other.wait(run)).status == "cancelled"
+        assert deaf.mailroom.turns.is_open(run), "the other process has not heard of the end"
+        assert (await deaf.wait(run)).status == "cancelled"
