@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from refold.core.times import Instant
+from refold.core.outcomes import Instant
 from refold.runtime.background import Timers
 
 HOUR = Instant(3_600_000_000)
