@@ -190,8 +190,11 @@ def test_the_views_print_what_the_commands_of_runs_print(tmp_path: Path) -> None
     assert not list(tmp_path.glob("*.db")), "nothing is written"
 
 
-def test_a_view_of_a_run_that_the_log_does_not_have_is_refused(tmp_path: Path) -> None:
-    assert asked(tmp_path, RUN, "show", "99").code == 3
+def test_a_view_of_a_run_that_the_log_does_not_have_names_the_view_that_lists_those_it_has(tmp_path: Path) -> None:
+    for view in ("show", "history", "items", "why"):
+        told = asked(tmp_path, RUN, view, "99")
+        assert told.code == 3
+        assert told.err.rstrip().endswith("there is no run '99'; `refold noetl log log.json list` shows them")
 
 
 def test_a_view_that_does_not_exist_is_refused_with_those_that_do(tmp_path: Path) -> None:

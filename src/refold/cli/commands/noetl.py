@@ -1,5 +1,7 @@
 """Commands of `refold noetl`: `log` shows the runs that an event log of NoETL amounts to."""
 
+import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +22,7 @@ from refold.stores.open import is_server
 
 RESULT_WIDTH = 60  # characters of a result in the table
 VIEWS = ("list", "show", "history", "items", "why")
+_LISTS = re.compile(r"`refold runs (list|items)`")
 TABLE = "noetl.event"
 
 Rows = Sequence[Mapping[str, Any]]
@@ -56,8 +59,12 @@ def log(context: click.Context, log: str, view: Sequence[str], table: str) -> An
 
     logs = [read_log(each) for each in _by_execution(rows).values()]
     command = items.items if name == "items" else runs.COMMANDS[name]
+    own = f"refold noetl log {shlex.quote(log)}"
     with database.in_place_of_files(stored_in_memory(logs, words.now()).views):
-        return command.main(arguments, f"refold noetl log {log} {name}", standalone_mode=False, obj=context.obj)
+        try:
+            return command.main(arguments, f"refold noetl log {log} {name}", standalone_mode=False, obj=context.obj)
+        except NotFound as error:  # the commands of `refold runs` would look into a database
+            raise NotFound(_LISTS.sub(lambda found: f"`{own} {found[1]}`", str(error))) from None
 
 
 @click.command()
