@@ -71,6 +71,9 @@ BY_ENGINE = (
     " are its inputs; with `return_step`, `return_result` or `result_step` the task waits for it"
     " | `version`, `poll_interval` |\n"
     "| `workbook` | `name` of a task of the workbook, and its `input` | |\n"
+    "| `agent` | none: the keys are those of [the tool](tools.md#agent), and [bindings](bindings.md) say who answers."
+    " NoETL's own keys, such as `framework` and `entrypoint`, are refused: bind a function that builds and calls that"
+    " agent, or write `kind: playbook` for `framework: noetl` | |\n"
 )
 
 ELSEWHERE = """

@@ -100,7 +100,6 @@ def kind_of(name: str) -> Kind:
 
 
 FOREIGN: Mapping[str, str] = {
-    "agent": "run it as a program with `kind: shell`, or as Python code",
     "auth": "write the token as an entry of `keychain`",
     "ducklake": "`kind: duckdb` reads and writes such files",
     "gateway": "",

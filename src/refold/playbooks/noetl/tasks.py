@@ -8,8 +8,9 @@ from msgspec import Struct, structs
 from refold.core.pipeline import Claim, Task, TaskPipeline
 from refold.names import did_you_mean
 from refold.playbooks.language.tables import Key
+from refold.playbooks.noetl.agents import read_agent
 from refold.playbooks.noetl.children import read_started
-from refold.playbooks.noetl.keys import Config, config_of, tell_values
+from refold.playbooks.noetl.keys import OWN, Config, config_of, tell_values
 from refold.playbooks.noetl.kinds import FOREIGN, kind_of
 from refold.playbooks.noetl.readers import read_limit
 from refold.playbooks.noetl.results import read_output
@@ -71,6 +72,8 @@ def _task(reading: Reading, at: int, names: list[str], node: Node, book: Book) -
         return None
     if found == "workbook":
         return _from_workbook(reading, at, names, node, book)
+    if found == "agent":
+        return _agent(reading, at, names, node, book)
     kind = kind_of(found)
     spec = _spec(reading, node)
     config = config_of(reading, node, spec, kind, book.catalog.get(kind.kind))
@@ -85,13 +88,32 @@ def _task(reading: Reading, at: int, names: list[str], node: Node, book: Book) -
         input=_inputs(reading, node, config, kind.takes),
         set=_map(reading, node, "set"),
         timeout=_limit(reading, node, spec),
-        select=read_output(reading, [spec.nodes.get("result") if spec is not None else None, node.nodes.get("output")]),
+        select=_select(reading, node, spec),
     )
     if kind.kind == "http" and task.timeout is not None and "timeout" not in task.keys:
         task = structs.replace(task, keys={**task.keys, "timeout": task.timeout})
     if found == "playbook":
         task = structs.replace(task, keys={}, child=read_started(reading, node, book.about, book.workload))
     return _with_policy(reading, task, spec, names, at)
+
+
+def _agent(reading: Reading, at: int, names: list[str], node: Node, book: Book) -> Task | None:
+    spec = _spec(reading, node)
+    task = read_agent(reading, node, names[at], OWN, book.catalog)
+    if task is None:
+        return None
+    task = structs.replace(
+        task,
+        input=_inputs(reading, node, Config(), ()),
+        set=_map(reading, node, "set"),
+        timeout=_limit(reading, node, spec),
+        select=_select(reading, node, spec),
+    )
+    return _with_policy(reading, task, spec, names, at)
+
+
+def _select(reading: Reading, node: Node, spec: Node | None) -> Any:
+    return read_output(reading, [spec.nodes.get("result") if spec is not None else None, node.nodes.get("output")])
 
 
 def _kind(reading: Reading, node: Node, book: Book) -> str | None:
