@@ -7,7 +7,7 @@ from refold.playbooks.key_types import READERS
 from refold.playbooks.language.playbook import TABLES
 from refold.playbooks.playbook import read
 from refold.playbooks.problems import InvalidPlaybook, Problem
-from refold.playbooks.reader.reading import Reading
+from refold.playbooks.reader.reading import Reading, ReadingOptions
 from refold.playbooks.yaml import text as yaml_text
 from refold.tools.catalog import CATALOG
 
@@ -117,8 +117,7 @@ def test_a_join_does_not_count_steps_that_are_never_entered() -> None:
 
 @pytest.mark.parametrize(("strict", "severity"), [(True, "error"), (False, "warning")])
 def test_what_a_run_would_just_skip_is_an_error_only_in_the_strict_language(strict: bool, severity: str) -> None:
-    reading = Reading("a", TABLES, READERS)
-    reading.strict = strict
+    reading = Reading("a", TABLES, READERS, ReadingOptions(strict=strict))
     reading.useless(yaml_text.read("a", "f"), "unreachable-step", "nothing leads here", "take it away")
     assert [each.severity for each in reading.problems] == [severity]
 

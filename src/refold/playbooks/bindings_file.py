@@ -16,7 +16,7 @@ from refold.playbooks.language.bindings import TABLES as BINDING_TABLES
 from refold.playbooks.language.playbook import TABLES
 from refold.playbooks.problems import InvalidPlaybook, in_order
 from refold.playbooks.reader.kinds import Catalog
-from refold.playbooks.reader.reading import Fields, Reading, Sources, TooMany, cut, kind_of
+from refold.playbooks.reader.reading import Fields, Reading, ReadingOptions, Sources, TooMany, cut, kind_of
 from refold.playbooks.reader.templates import templates_in
 from refold.playbooks.tools import EVERY, bound_tool, resolved
 from refold.playbooks.yaml import text as yaml_text
@@ -51,11 +51,10 @@ def project_of(file: str) -> str:
 def read_bindings(text: str | bytes, file: str, catalog: Catalog, sources: Sources = dict) -> Bindings:
     """Raise InvalidPlaybook with everything that is wrong with the file."""
     source = yaml_text.decode(text, file) if isinstance(text, bytes) else text
-    reading = Reading(source, {**TABLES, **BINDING_TABLES}, READERS)
-    reading.language = "a file of bindings"
-    reading.catalog, reading.sources = catalog, sources
-    reading.child_reader = ChildReader[Any](None, _no_child)
-    reading.child_reader.begin(file)
+    child_reader = ChildReader[Any](None, _no_child)
+    child_reader.begin(file)
+    options = ReadingOptions("a file of bindings", child_reader=child_reader, catalog=catalog, sources=sources)
+    reading = Reading(source, {**TABLES, **BINDING_TABLES}, READERS, options)
     bindings = NONE
     with suppress(TooMany):  # a hundred of them are enough to begin with
         bindings = _bindings(reading, yaml_text.read(source, file), catalog, file)

@@ -22,7 +22,17 @@ from refold.playbooks.noetl.playbook import LANGUAGES, NO_PLAYBOOK, noetl_draft,
 from refold.playbooks.problems import InvalidPlaybook, Place, Problem, in_order
 from refold.playbooks.python_workflows import FindWorkflow
 from refold.playbooks.reader.kinds import Catalog
-from refold.playbooks.reader.reading import Fields, Reading, Secrets, Sources, TooMany, cut, kind_of
+from refold.playbooks.reader.reading import (
+    Fields,
+    Reading,
+    ReadingOptions,
+    Secrets,
+    Sources,
+    TooMany,
+    cut,
+    kind_of,
+    mentions_secrets,
+)
 from refold.playbooks.steps import Places, PlaybookDraft, StepDraft, read_step
 from refold.playbooks.yaml import text as yaml_text
 from refold.playbooks.yaml.positions import place_inside
@@ -134,12 +144,8 @@ def _read(
         return _read_jamjet(source, root, form, file, catalog, child_reader, asked)
     language = root.value.get("apiVersion") if isinstance(root.value, dict) else None
     older = language in LANGUAGES
-    reading = noetl_reading(source, str(language)) if older else Reading(source, TABLES, READERS)
-    if reading.has_secrets:
-        reading.sealed = sealed_steps(root)
-    reading.child_reader, reading.catalog, reading.secrets = child_reader, catalog, child_reader.secrets
-    reading.needs_secrets = asked.get("needs_secrets", True)
-    reading.sources, reading.bindings = asked.get("sources", dict), asked.get("bindings", Bindings)
+    options = _options(source, root, str(language) if older else LANGUAGE, catalog, child_reader, asked)
+    reading = noetl_reading(source, options) if older else Reading(source, TABLES, READERS, options)
     playbook = None
     try:
         if not of_another_kind(reading, root) if older else _is_ours(reading, root):
@@ -152,6 +158,26 @@ def _read(
         raise InvalidPlaybook(problems, file, source)
     metadata = root.value.get("metadata", {})
     return Playbook(playbook.plan, file, source, Places(source, playbook), problems, metadata)
+
+
+def _options(
+    source: str, root: Node, language: str, catalog: Catalog, child_reader: ChildReader[Playbook], asked: Lookups
+) -> ReadingOptions:
+    whole = root.value if isinstance(root.value, dict) and language == LANGUAGE else {}
+    metadata, keychain = whole.get("metadata"), whole.get("keychain")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return ReadingOptions(
+        language=language,
+        playbook=name if isinstance(name, str) else "",
+        keychain=tuple(keychain) if isinstance(keychain, list) else (),
+        sealed=sealed_steps(root) if mentions_secrets(source) else frozenset(),
+        child_reader=child_reader,
+        catalog=catalog,
+        sources=asked.get("sources", dict),
+        bindings=asked.get("bindings", Bindings),
+        secrets=child_reader.secrets,
+        needs_secrets=asked.get("needs_secrets", True),
+    )
 
 
 def _read_wf(source: str, file: str, child_reader: ChildReader[Playbook], asked: Lookups) -> Playbook:
@@ -190,9 +216,9 @@ def _read_jamjet(
 ) -> Playbook:
     from refold.playbooks.jamjet.reader import read_jamjet  # loaded only for such files
 
-    reading = Reading(source, {}, {})
-    reading.language, reading.child_reader, reading.catalog = "jamjet", child_reader, catalog
-    reading.bindings = asked.get("bindings", Bindings)
+    bindings = asked.get("bindings", Bindings)
+    options = ReadingOptions("jamjet", child_reader=child_reader, catalog=catalog, bindings=bindings)
+    reading = Reading(source, {}, {}, options)
     found = None
     try:
         unit = asked.get("unit") if len(child_reader.above) == 1 else None
@@ -228,8 +254,6 @@ def _draft(reading: Reading, root: Node, catalog: Catalog) -> PlaybookDraft:
     fields = reading.table(root, "playbook")
     if "inputs" in fields.values:
         check_defaults(reading, fields)
-    reading.playbook = fields.get("metadata", Fields(root, {})).get("name", "")
-    reading.keychain = tuple(entry.value for entry in fields.get("keychain", ()))
     drafts, blocks = _steps(reading, fields, catalog)
     plan = _plan(fields, drafts)
     return PlaybookDraft(fields, drafts, structs.replace(plan, entry=blocks.get(plan.entry, plan.entry)), blocks)

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec import structs
+
 from refold.core.plan import Plan
 from refold.names import did_you_mean
 from refold.playbooks.noetl.readers import NOETL_READERS
@@ -10,7 +12,7 @@ from refold.playbooks.noetl.steps import Whole, arcs_of, read_step
 from refold.playbooks.noetl.tables import TABLES
 from refold.playbooks.noetl.tasks import Book
 from refold.playbooks.reader.kinds import Catalog
-from refold.playbooks.reader.reading import Fields, Reading
+from refold.playbooks.reader.reading import Fields, Reading, ReadingOptions
 from refold.playbooks.steps import PlaybookDraft, StepDraft
 from refold.playbooks.yaml.text import Node
 
@@ -20,10 +22,8 @@ NO_PLAYBOOK = "NoETL's kind `{}` is not a playbook, and Refold has nothing that 
 ROOT_KEYS = frozenset(key.name for key in TABLES["playbook"].keys) | TABLES["playbook"].old.keys()
 
 
-def noetl_reading(source: str, language: str) -> Reading:
-    reading = Reading(source, TABLES, NOETL_READERS)
-    reading.language, reading.strict = language, False
-    return reading
+def noetl_reading(source: str, options: ReadingOptions) -> Reading:
+    return Reading(source, TABLES, NOETL_READERS, structs.replace(options, strict=False))
 
 
 def of_another_kind(reading: Reading, root: Node) -> bool:

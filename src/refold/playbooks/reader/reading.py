@@ -36,24 +36,42 @@ class Fields(Struct):
         return self.values.get(name, default)
 
 
+class ReadingOptions(Struct, frozen=True):
+    """What a file is read with, and what all of its steps need to know of the whole of it."""
+
+    language: str = "refold/v1"
+    strict: bool = True  # whether what the engine would just skip is an error; else it is a warning
+    playbook: str = ""  # its name
+    keychain: tuple[dict[str, Any], ...] = ()  # its entries
+    sealed: frozenset[str] = frozenset()  # steps whose result is secret
+    child_reader: Any = None  # the playbooks that start one another
+    catalog: Mapping[str, ToolInfo] = {}
+    sources: Sources = dict
+    bindings: Callable[[], Bindings] = Bindings  # called when a tool names an agent
+    secrets: Secrets | None = None  # None: they are not checked
+    needs_secrets: bool = True  # whether one that no provider has is an error
+
+
+PLAIN = ReadingOptions()
+
+
 class Reading:
     """A playbook that is being read, and its problems so far."""
 
-    def __init__(self, source: str, tables: Mapping[str, Table], readers: Mapping[str, "Reader"]) -> None:
+    def __init__(
+        self,
+        source: str,
+        tables: Mapping[str, Table],
+        readers: Mapping[str, "Reader"],
+        options: ReadingOptions = PLAIN,
+    ) -> None:
         self.source, self.tables, self.readers = source, tables, readers
         self.problems: list[Problem] = []
-        self.language = "refold/v1"
-        self.playbook = ""  # its name
-        self.keychain: tuple[dict[str, Any], ...] = ()  # its entries
-        self.sealed: frozenset[str] = frozenset()  # steps whose result is secret
-        self.has_secrets = "secret" in source or "keychain" in source  # otherwise the search for secrets is skipped
-        self.child_reader: Any = None  # the playbooks that start one another
-        self.catalog: Mapping[str, ToolInfo] = {}
-        self.sources: Sources = dict
-        self.bindings: Callable[[], Bindings] = Bindings  # called when a tool names an agent
-        self.secrets: Secrets | None = None  # None: they are not checked
-        self.needs_secrets = True  # whether one that no provider has is an error
-        self.strict = True  # whether what the engine would just skip is an error; else it is a warning
+        self.has_secrets = mentions_secrets(source)
+        self.language, self.strict = options.language, options.strict
+        self.playbook, self.keychain, self.sealed = options.playbook, options.keychain, options.sealed
+        self.child_reader, self.catalog, self.sources = options.child_reader, options.catalog, options.sources
+        self.bindings, self.secrets, self.needs_secrets = options.bindings, options.secrets, options.needs_secrets
         self._keys = {name: {key.name: key for key in table.keys} for name, table in tables.items()}
         self._needed = {name: [key for key in table.keys if key.required] for name, table in tables.items()}
 
@@ -155,6 +173,11 @@ class Reading:
         if key.type in ("text", "texts", "step") and isinstance(node.value, bool | int | float):
             return f'put it in quotes: "{self.source[node.start.index : node.end.index]}"'
         return f"for example `{key.name}: {key.example}`"
+
+
+def mentions_secrets(source: str) -> bool:
+    """Return whether a file can have secrets; otherwise the search for them is skipped."""
+    return "secret" in source or "keychain" in source
 
 
 Reader = Callable[[Reading, Node, Key], Any]
