@@ -19,7 +19,7 @@ demo: $(READY) ## Run a playbook, kill it half-way, resume it
 
 # Four processes keep two cores busy, because many tests wait for programs, servers and disks.
 test: $(READY) ## Run the tests, without the slow proofs
-	$(BIN)/python -m pytest -m "not proof" -n 4 --dist loadgroup --timeout 300
+	$(BIN)/python -m pytest -m "not proof" -n 4 --timeout 300
 
 page: $(READY) ## Build the web page
 	@$(BIN)/python web/build_page.py page

@@ -4,9 +4,20 @@ import gc
 import os
 import random
 import signal
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from xdist.scheduler.protocol import Scheduling  # type: ignore[import-untyped]
+
+TOGETHER = {
+    "tests/page/": "the page",  # one browser and one event loop
+    "tests/test_texts.py": "the source",  # parsed once
+    "tests/test_tree.py": "the source",
+}
 
 SLOW = [HealthCheck.too_slow]  # told by the clock, and a busy machine is not a fault of a test
 settings.register_profile("ci", derandomize=True, deadline=None, database=None, suppress_health_check=SLOW)
@@ -31,6 +42,22 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     seed = session.config.getoption("--hypothesis-seed")
     if reporter is not None and seed is not None:
         reporter.write_line(f"to repeat these examples: --hypothesis-seed={seed}")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Callable[..., object]) -> "Scheduling":
+    """Each test goes to the next free process, but those that belong together to one."""
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+    class ByGroup(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    return ByGroup(config, log)
+
+
+def group_of(nodeid: str) -> str:
+    return next((group for start, group in TOGETHER.items() if nodeid.startswith(start)), nodeid)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

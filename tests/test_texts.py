@@ -6,11 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from tests.imports import ROOT, SRC, files, tree_of
-
-pytestmark = pytest.mark.xdist_group("the source")  # parsed in one process
 
 MODULES = {file.relative_to(SRC): file.read_text(encoding="utf-8") for file in files()}
 

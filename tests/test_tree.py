@@ -11,8 +11,6 @@ import pytest
 
 from tests.imports import ROOT, cycles, import_graph
 
-pytestmark = pytest.mark.xdist_group("the source")  # parsed in one process
-
 
 def test_no_files_import_each_other_in_a_circle() -> None:
     graph = import_graph()

@@ -4,6 +4,7 @@ Two builds of one commit are equal byte for byte: packages come from the lock fi
 """
 
 import argparse
+import contextlib
 import hashlib
 import importlib.util
 import os
@@ -11,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,27 @@ class Programs:
 
 def build(root: Path) -> None:
     """Build the page into the package, unless it is there already, made from the same sources."""
+    with one_at_a_time(root / "web"):
+        _build(root)
+
+
+@contextlib.contextmanager
+def one_at_a_time(folder: Path) -> Iterator[None]:
+    """Hold a lock on the folder: two processes that bring packages to it or build from it spoil each other's work."""
+    try:
+        import fcntl
+    except ImportError:  # Windows has no such lock
+        yield
+        return
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
+
+
+def _build(root: Path) -> None:
     target, source = root / PAGE, sources(root / "web")
     stamp = target / STAMP
     if stamp.exists() and stamp.read_text(encoding="utf-8") == source:
@@ -111,9 +134,10 @@ def main() -> None:
         build(ROOT)
         return
     programs = Programs()
-    programs.install(ROOT / "web")
-    programs.run_node(ROOT / "web", "node_modules/typescript/bin/tsc", "--noEmit")
-    programs.run_node(ROOT / "web", "node_modules/@biomejs/biome/bin/biome", "check")
+    with one_at_a_time(ROOT / "web"):
+        programs.install(ROOT / "web")
+        programs.run_node(ROOT / "web", "node_modules/typescript/bin/tsc", "--noEmit")
+        programs.run_node(ROOT / "web", "node_modules/@biomejs/biome/bin/biome", "check")
 
 
 if __name__ == "__main__":

@@ -165,7 +165,7 @@ def test_dead_letters_name_class_step_and_keys_and_can_be_dismissed(tmp_path: Pa
         assert "ab, cd" in command("dlq", "show", group["fingerprint"]).out
         assert command("dlq", "dismiss", group["fingerprint"][:6]).code == 0
         assert command("dlq", "list").err == "there is no dead letter\n"
-        assert command("dlq", "redrive", "--all").err.startswith("0 of 0 runs")
+        assert command("dlq", "redrive", "--all").err == "reopened: 0 of 0\n"
         assert command("run", file, "-q").code == 1
         assert [each["runs"] for each in command("dlq", "list", "-o", "json").data] == [1]
         assert command("dlq", "dismiss", "nothing").code == 3

@@ -247,7 +247,6 @@ def without_new_ids(done: tuple[int, str, str], arguments: Sequence[str]) -> tup
     return code, re.sub(r'"(id|run)": "[0-9a-f]{32}"|daily-MOMENT', "ID", out), err
 
 
-@pytest.mark.xdist_group("page")  # where the page is built; a second process must not build it at the same time
 @pytest.mark.parametrize("run", ["halves", "ask1", "broken"])
 def test_a_run_is_exported_from_a_server_as_from_its_database(ways: Ways, run: str, tmp_path: Path) -> None:
     build(ROOT)
@@ -267,7 +266,6 @@ def test_a_run_is_exported_from_a_server_as_from_its_database(ways: Ways, run: s
             assert first == second
 
 
-@pytest.mark.xdist_group("page")
 def test_who_may_not_see_values_exports_nothing_from_a_server(
     folders: tuple[Path, Path], server: Served, tmp_path: Path
 ) -> None:

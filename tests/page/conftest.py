@@ -21,13 +21,12 @@ WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One browser and one event loop for all tests of this folder, and so one process of those that run in parallel."""
+    """One event loop for all tests of this folder."""
     here = Path(__file__).parent
     for item in items:
-        if here in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("page"))
-            if isinstance(item, pytest.Function) and asyncio.iscoroutinefunction(item.obj):
-                item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+        is_async = isinstance(item, pytest.Function) and asyncio.iscoroutinefunction(item.obj)
+        if is_async and here in item.path.parents:
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,7 @@
 """What people install has the page: the wheel is built in a clean tree, and needs no Node where it is used."""
 
+import fcntl
+import os
 import shutil
 import subprocess
 import sys
@@ -13,7 +15,7 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from tests.page.conftest import WIDE
-from web.build_page import PAGE, ROOT
+from web.build_page import PAGE, ROOT, one_at_a_time
 
 BUILD = "import sys; from hatchling import build; print(getattr(build, sys.argv[1])(sys.argv[2]))"
 PLAYBOOK = """\
@@ -48,6 +50,22 @@ def clean_tree(folder: Path) -> Path:
             shutil.copy2(ROOT / name, folder / name)
     assert not (folder / PAGE).exists()
     return folder
+
+
+def test_a_second_build_of_a_tree_waits_for_the_first(tmp_path: Path) -> None:
+    def locked_at_once() -> bool:
+        folder = os.open(tmp_path, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(folder)
+        return True
+
+    with one_at_a_time(tmp_path):
+        assert not locked_at_once()
+    assert locked_at_once()
 
 
 def built(tree: Path, into: Path, what: str = "build_wheel") -> Path:

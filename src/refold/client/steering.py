@@ -27,7 +27,7 @@ from refold.runtime.mail import (
     RetryItems,
     Signal,
 )
-from refold.runtime.schedule_changes import BackfillWanted, find_schedule
+from refold.runtime.schedule_changes import BackfillWanted, find_schedule, taken
 from refold.schedules.documents import (
     BACKFILL,
     TIME,
@@ -126,7 +126,7 @@ class RemoteSteering:
         path = f"{NAMESPACE}/schedules/{segment(schedule.id)}"
         known = self.views.document("schedule", schedule.id)
         if known is not None and not replace:
-            raise Conflict(f"there is a schedule {schedule.id}: `refold schedules delete {schedule.id}` removes it")
+            raise taken(schedule.id)
         for plan in plans:
             self.register(plan)
         body = {"definition": text, "plan": schedule.target.plan, "code": schedule.target.code}

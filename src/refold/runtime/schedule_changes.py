@@ -58,6 +58,10 @@ def check_id(id: str) -> None:
         raise InvalidValue("schedule", f"{id!r} is not a name: letters, digits, `_`, `.` and `-`, at most 64")
 
 
+def taken(id: str) -> Conflict:
+    return Conflict(f"there is a schedule {id}: `--replace` changes it, and `refold schedules delete {id}` removes it")
+
+
 def put_schedule(store: Store, schedule: Schedule, *, replace: bool = False) -> bool:
     """Make a schedule, or with `replace` change the one of its name; return whether it is new.
 
@@ -68,8 +72,7 @@ def put_schedule(store: Store, schedule: Schedule, *, replace: bool = False) -> 
     with store.turn([]) as turn:
         before = turn.document(SCHEDULE, schedule.id)
         if before is not None and not replace:
-            how = f"`--replace` changes it, and `refold schedules delete {schedule.id}` removes it"
-            raise Conflict(f"there is a schedule {schedule.id}: {how}")
+            raise taken(schedule.id)
         if before is not None:
             schedule = _continued(schedule, read_schedule(before))
         schedule = planned_from(schedule, turn.now, calendars_of(store.views, schedule.when))

@@ -82,7 +82,7 @@ class Keychain:
             cause = error.fault.message.partition(" of the keychain: ")[2]
         known = ", ".join(self._entries) or "none"
         why = f"the keychain has no entry {alias!r}; it has {known}. As a stored secret: {cause}"
-        raise _failed(f"{why}", "not_found")
+        raise _failed(why, "not_found")
 
     async def _fetch(self, entry: KeychainEntry) -> Fetched:
         if entry.kind not in KINDS:
