@@ -265,3 +265,22 @@ def test_a_file_that_stays_locked_when_it_is_opened_is_unavailable(tmp_path: Pat
     other.close()
     with opened(tmp_path) as store:
         commit(store, "r", note())
+
+
+def test_a_new_file_starts_empty_beside_the_locks_that_a_deleted_one_has_left(tmp_path: Path) -> None:
+    """Who deletes a database by `rm -f refold.db*` leaves the folder with the locks of its workers."""
+    store = SqliteStore(tmp_path / "refold.db", FakeClock())
+    issue(store, "r", order())
+    claim_one(store)
+    held = store.file.life.name
+    (tmp_path / "refold.db-workers" / f"{os.getpid()}-0a1b2c3d.lock").touch(0o600)  # of a process that was killed
+    for each in tmp_path.glob("refold.db*"):
+        if each.is_file():
+            each.unlink()
+    with opened(tmp_path) as new:
+        issue(new, "r", order())
+        assert claim_one(new) is not None
+        store.close()  # of the deleted file: the new one keeps its log
+        new.file.check_place()
+        issue(new, "other", order())
+        assert new.file.life.name != held and new.file.life.is_there(new.file.life.name)
