@@ -11,7 +11,7 @@ from refold.playbooks.tools import settings_of
 from refold.playbooks.yaml.text import Node
 
 FRAMEWORK = (
-    *("framework", "entrypoint", "entrypoint_mode", "entrypoint_args", "invoke_method", "invoke_kwargs", "input_arg"),
+    *("framework", "entrypoint", "entrypoint_mode", "entrypoint_args", "invoke_method", "invoke_kwargs"),
     *("payload", "on_failure", "wait_timeout_seconds"),
 )
 """Keys that only NoETL's agents have."""
