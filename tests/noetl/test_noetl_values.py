@@ -154,6 +154,7 @@ def test_a_name_that_is_none_is_refused_in_the_run(house: House) -> None:
         '{kind: shell, command: [sudo, /bin/sh, -ec, "echo {{ x }}"]}',
         '{kind: shell, command: [python3, -c, "print({{ x }})"]}',
         '{kind: shell, command: [awk, "{{ x }}", file]}',
+        '{kind: shell, command: [env, -S, "bash -c {{ x }}"]}',
         '{kind: container, image: i, command: [sh, -c, "echo {{ x }}"]}',
         '{kind: container, image: i, command: [sh], args: [-c, "echo {{ x }}"]}',
     ],
@@ -168,6 +169,7 @@ def test_a_value_in_the_program_of_an_interpreter_is_warned_about(tool: str) -> 
     [
         '{kind: shell, command: [bash, -c, "echo $1", sh, "{{ x }}"]}',
         '{kind: shell, command: [python3, work.py, "{{ x }}"]}',
+        '{kind: shell, command: [env, -S, "echo a", "{{ x }}"]}',
         '{kind: shell, command: [echo, "{{ x }}"]}',
         '{kind: container, image: i, command: [sh, -c, "echo $0", "{{ x }}"]}',
     ],
@@ -181,6 +183,15 @@ def test_arguments_behind_a_program_are_not_warned_about(tool: str) -> None:
     [
         ('[bash, -c, "echo {{ workload.x }}"]', ["value-as-code"]),
         ('[bash, -c, \'echo "$1"\', sh, "{{ workload.x }}"]', []),
+        ('[env, -S, "bash -c {{ workload.x }}"]', ["value-as-code"]),
+        ('[/usr/bin/env, -i, A=1, -u, B, "-vSbash -c {{ workload.x }}"]', ["value-as-code"]),
+        ('[env, "--split-string=bash -c {{ workload.x }}"]', ["value-as-code"]),
+        ('[env, -S, "bash -c", "{{ workload.x }}"]', ["value-as-code"]),
+        ('[env, "-Sbash", -c, "{{ workload.x }}"]', ["value-as-code"]),
+        ('[env, bash, -c, "{{ workload.x }}"]', ["value-as-code"]),
+        ('[env, -S, "echo a", "{{ workload.x }}"]', []),
+        ('[env, sort, -S, "{{ workload.x }}"]', []),
+        ('[env, "A={{ workload.x }}", env]', []),
     ],
 )
 def test_refold_files_get_the_same_warning(command: str, warned: list[str]) -> None:

@@ -130,6 +130,30 @@ SHELL_PARTS: dict[str, Callable[[str], str] | None] = {
     "echo @({{ v }}|b)": None,
     'echo "a\n{{ v }}"': None,
     "echo 'a' # {{ v }}": None,
+    "printf '%s\\002' {{ v }} | xargs -0 printf %s": lambda v: f"{v}\2",
+    "printf %s {{ v }} | xargs -0 -I% sh -c 'echo %'": None,
+    "printf %s {{ v }} | xargs -0 --replace=% bash -c %": None,
+    "echo {{ v }} | xargs -n 2 env": None,
+    "echo {{ v }} | xargs -I%": None,
+    "mkdir -p {{ v }}; find . -exec sh -c 'echo {}' \\;": None,
+    "find . -maxdepth 0 -exec sh -c {{ v }} \\;": None,
+    "find . -maxdepth 0 -exec {{ v }} \\;": None,
+    "tar cf /dev/null --checkpoint=1 --checkpoint-action=exec={{ v }} /dev/null": None,
+    "tar cf /dev/null --checkpoint=1 --checkpoint-action exec={{ v }} /dev/null": None,
+    "tar cf /dev/null -I {{ v }} /dev/null": None,
+    "tar cf /dev/null {{ v }} /dev/null": None,
+    'x={{ v }}; tar cf /dev/null "$x" /dev/null': None,
+    "echo {{ v }} | xargs find . -maxdepth 0": None,
+    "git ls-remote {{ v }} .": None,
+    "tar cf /dev/null --use-compress-program={{ v }} /dev/null": None,
+    "git -c alias.x={{ v }} x": None,
+    "git -c {{ v }} x": None,
+    "rsync -e {{ v }} a b:": None,
+    "ssh -o ProxyCommand={{ v }} b": None,
+    "scp -o ProxyCommand={{ v }} a b:": None,
+    "env -S {{ v }}": None,
+    'env -S "sh -c {{ v }}"': None,
+    "env -S{{ v }}": None,
 }
 TOUCH = f"touch {MARK}"
 SHELL_VALUES = [
@@ -161,6 +185,13 @@ SHELL_VALUES = [
         f"!{TOUCH}",
     ),
     *(f"/e;e {TOUCH}\n;", f"<({TOUCH})", f"$'\\n{TOUCH}'", f"-c {TOUCH}", f"1+a[$({TOUCH})]", f"' EOF\n{TOUCH}"),
+    *(
+        f"alias.x=!{TOUCH}",
+        f"exec={TOUCH}",
+        f"-exec {TOUCH} ;",
+        f"--use-compress-program={TOUCH}",
+        f"--upload-pack={TOUCH}",
+    ),
 ]
 
 

@@ -142,6 +142,7 @@ REFUSED = {
     "xargs with a mark as program": ("echo @@ | xargs -I% %", "with `xargs` that puts"),
     "xargs with a language": ("echo @@ | xargs sed", "in a program for `sed`"),
     "xargs with a starter": ("echo @@ | xargs -n 1 env", "in a program for `env`"),
+    "xargs with options": ("echo @@ | xargs find", "in a program for `find`"),
     "find with a shell": ("mkdir @@; find . -exec sh -c 'echo {}' \\;", "in a program for `sh`"),
     "find with a program": ("find . -exec @@ \\;", "in an option that names a program"),
     "an action of tar": ("tar c --checkpoint=1 --checkpoint-action=exec=@@ .", "in an option that names a program"),
@@ -207,6 +208,31 @@ def test_a_value_is_one_quoted_word(template: str, value: Any, text: str | None)
     assert quoted(template, value) == (
         text if text is not None else plain.replace('"@@"', '""\'u\'""').replace("@@", "'u'")
     )
+
+
+@pytest.mark.parametrize(
+    ("template", "is_refused"),
+    [
+        ("tar cf /dev/null @@", True),
+        ('sudo tar cf /dev/null "@@/a"', True),
+        ("x=@@; tar cf /dev/null $x", True),
+        ("tar cf /dev/null $(echo @@)", True),
+        ("tar cf /dev/null -- @@", False),
+        ("tar cf /dev/null --exclude=@@ /dev/null", False),
+        ("tar cf /dev/null ./@@", False),
+        ("echo @@", False),
+    ],
+)
+def test_no_value_becomes_an_option_of_a_program_that_has_options_that_run_programs(
+    template: str, is_refused: bool
+) -> None:
+    value = "--use-compress-program=touch ran"
+    if is_refused:
+        with pytest.raises(ValueError, match="a value begins with `-`"):
+            quoted(template, value)
+    else:
+        assert "'" in quoted(template, value)
+    assert "'u'" in quoted(template, "u").replace("u/a", "u")
 
 
 def test_text_without_values_is_not_read() -> None:

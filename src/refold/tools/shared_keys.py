@@ -32,7 +32,9 @@ PROGRAM_OPTIONS: Mapping[str, str] = {
     r"php|lua|Rscript": r"-r|-e|-B|-E",
     r"psql|mysql|mariadb|duckdb|clickhouse": r"-c|-e|--command(?:=.*)?|--execute(?:=.*)?|-cmd",
 }
-FIRST_IS_PROGRAM = r"[gmn]?awk|g?sed|jq|yq|eval|expr|bc|ssh|sqlite3|su|xargs|trap"
+FIRST_IS_PROGRAM = r"env -S|[gmn]?awk|g?sed|jq|yq|eval|expr|bc|ssh|sqlite3|su|xargs|trap"
+SPLIT = re.compile(r"(?:-\w*?S|--split-string=?)(.*)", re.S)  # `env -S` splits its text into words
+OPTIONS_OF_ENV = re.compile(r"-.*|\w+=.*", re.S)
 
 
 def programs_in(*keys: str) -> Callable[[Mapping[str, Any]], Iterator[ToolProblem]]:
@@ -56,8 +58,39 @@ def programs_in(*keys: str) -> Callable[[Mapping[str, Any]], Iterator[ToolProble
 
 def _program_texts(words: Sequence[Any]) -> Iterator[tuple[int, str]]:
     """Yield the words that are the program text of an interpreter among them and contain values, by index and name."""
+    indexes, words = _split_by_env(words)
+    for at, name in _texts_of_interpreters(words):
+        yield indexes[at], name
+
+
+def _split_by_env(given: Sequence[Any]) -> tuple[list[int], list[Any]]:
+    """Return the words as `env -S` splits them, with the index of each before; a text with a value stays whole."""
+    indexes, words = list(range(len(given))), list(given)
+    env = next((at for at, word in enumerate(words) if _program_name(word) == "env"), len(words))
+    for at in range(env + 1, len(words)):
+        word = str(words[at])
+        split = SPLIT.fullmatch(word)
+        if split is not None and split[1] == "" and at + 1 < len(words):
+            at, text = at + 1, str(words[at + 1])
+        elif split is not None:
+            text = split[1]
+        elif OPTIONS_OF_ENV.fullmatch(word) or words[at - 1] in ("-u", "-C", "--unset", "--chdir"):
+            continue
+        else:
+            break
+        parts = ["env -S", words[at]] if TEMPLATE.search(text) else text.split()
+        words[at : at + 1], indexes[at : at + 1] = parts, [at] * len(parts)
+        break
+    return indexes, words
+
+
+def _program_name(word: Any) -> str:
+    return word.rsplit("/", 1)[-1] if isinstance(word, str) and not TEMPLATE.search(word) else ""
+
+
+def _texts_of_interpreters(words: Sequence[Any]) -> Iterator[tuple[int, str]]:
     for i, word in enumerate(words):
-        name = word.rsplit("/", 1)[-1] if isinstance(word, str) and not TEMPLATE.search(word) else ""
+        name = _program_name(word)
         option = next((each for known, each in PROGRAM_OPTIONS.items() if name and re.fullmatch(known, name)), None)
         if option is None and not re.fullmatch(FIRST_IS_PROGRAM, name):
             continue

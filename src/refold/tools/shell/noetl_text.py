@@ -21,6 +21,7 @@ from refold.tools.noetl_text import HOLE, Holed, Misplaced, Pieces, has_values, 
 
 SHELLS = ("bash", "sh", "dash")
 BARE, DOUBLE, SINGLE = "bare", "double", "single"
+GUARDED = "!"  # behind a kind of place: the value may not begin with a `-`
 REMEDY = 'pass the value in `env` and write "$NAME"'
 COMPUTE = "compute it in a template, such as {{ n + 1 }}, or in a `python` step"
 APPEND = 'let `xargs` append it, and write "$1" in the program'
@@ -68,6 +69,25 @@ PROGRAM_OPTION = re.compile(
     r"|-(?:exec|execdir|ok|okdir)|(?:-o)?(?:Proxy|Local|Remote)Command(?:=.*)?",
     re.A | re.S,
 )
+# Programs of which an option runs another program: no value may begin a word there and be read as one.
+HAS_PROGRAM_OPTIONS = {
+    *("find", "tar", "gtar", "bsdtar", "cpio", "zip", "git", "hg", "svn", "rsync", "scp", "sftp", "sort", "split"),
+    *(
+        "wget",
+        "man",
+        "less",
+        "tcpdump",
+        "fd",
+        "rg",
+        "docker",
+        "nmap",
+        "strace",
+        "flock",
+        "ionice",
+        "taskset",
+        "unshare",
+    ),
+}
 OWN_PROGRAM_OPTIONS = {"git": "-c", "rsync": "-e", "tar": "-I", "man": "-P"}
 GIT_DATA = re.compile(r"(?:user|http)\.\w+=", re.A)  # settings of git that name no program
 REPLACES = re.compile(r"-\w*[IiJ].*|--repl.*", re.A | re.S)  # options of xargs that put what it reads into any place
@@ -127,6 +147,12 @@ def places_of(texts: Sequence[str]) -> list[str]:
 def written(place: str, value: Any) -> str:
     """Return the quoted value. Raises ValueError for a text that no program can be given."""
     text = text_of(value)
+    if place.endswith(GUARDED) and text.startswith("-"):
+        raise ValueError(
+            "a value begins with `-`, and the program that gets it has options that run other programs; write `--` "
+            "before the value, or the name of an option, as in `--file={{ value }}`"
+        )
+    place = place.removesuffix(GUARDED)
     if "\0" in text:
         raise ValueError("a value has a NUL character, which no program can be given")
     try:
@@ -418,6 +444,7 @@ class _Checks:
 
     def __init__(self, reader: _Reader) -> None:
         self.commands, self.sums, self.feeds = reader.commands, reader.sums, reader.feeds
+        self.places = reader.places
         self.bound: set[str] = set()  # variables that get what is not written out
         self.counted: set[str] = set()  # variables that get nothing but numbers
         self._learn()
@@ -477,7 +504,20 @@ class _Checks:
         if name == "for":
             self._written_out(words[:2], "where a variable is named")
         self._program_options(name, words)
+        self._guard(words)
         self._languages(words)
+
+    def _guard(self, words: list[Word]) -> None:
+        """A value that is an argument of such a program, or the begin of one, must not become an option of it."""
+        is_argument = False
+        for word in words:
+            if is_argument and word.literal == "--":
+                return
+            if is_argument and word.text[:1] in (HOLE, OTHER) and self._carries([word]):
+                variable = not word.holes or word.text[0] == OTHER  # it may hold any of the values
+                for hole in range(len(self.places)) if variable else word.holes[:1]:
+                    self.places[hole] = self.places[hole].removesuffix(GUARDED) + GUARDED
+            is_argument = is_argument or _file_name(word.literal or "") in HAS_PROGRAM_OPTIONS
 
     def _program_options(self, name: str, words: list[Word]) -> None:
         own = OWN_PROGRAM_OPTIONS.get(name, "")
@@ -497,7 +537,7 @@ class _Checks:
                 if _replaces(words[i + 1 :]):
                     raise self._misplaced("in a text with `xargs` that puts what it reads into a command", (), APPEND)
                 fed_by_xargs = True
-            elif fed_by_xargs and (name in LANGUAGES or name in STARTING):
+            elif fed_by_xargs and (name in LANGUAGES or name in STARTING or name in HAS_PROGRAM_OPTIONS):
                 raise self._misplaced(f"in a program for `{name}`", words)
             if INTERPRETER.fullmatch(name):
                 self._interpreter(name, words[i + 1 :])
