@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
+from msgspec import structs
 
 from refold.core.facts import ItemsGivenUp, ItemsRetried, Routed, StepFault, Took
 from refold.core.outcomes import SECOND, Cancelled, Fault, TimedOut
@@ -167,6 +168,14 @@ def test_a_try_is_followed_by_another_only_below_the_limit_and_for_the_kinds_nam
 ) -> None:
     again = may_retry(Retry(attempts=attempts, on=on), attempt, Fault(kind))
     assert again == (attempt < attempts and (not on or kind in on))
+
+
+def test_a_busy_service_that_asks_for_more_than_the_longest_delay_has_failed() -> None:
+    busy = Fault("rate_limit", code="HTTP_429", retry_after=86400.0)
+    assert asked_to_wait(busy, 0, NOON, 1.0) is None
+    assert asked_to_wait(structs.replace(busy, retry_after=1.0), 0, NOON, 1.0) == NOON + SECOND
+    assert tried(delay=0.1, max_delay=1.0).when(failed("a")).commands[0].longest_wait == 1.0
+    assert tried(delay=0.1).when(failed("a")).commands[0].longest_wait is None
 
 
 def test_a_busy_service_is_waited_for_for_an_hour_in_all() -> None:

@@ -75,6 +75,7 @@ class Command(Struct, frozen=True, omit_defaults=True, gc=False):
     share: str = ""  # commands with another one take turns with it, by their weights
     limit: str = ""  # the limit that it counts for; empty: none
     rate: float = 0.0  # a second: how many commands of its limit may start, if no operator has set the limit
+    longest_wait: float | None = None  # seconds: `max_delay` of its retries; a service that asks for more has failed
 
     def is_for(self, worker: str, now: Instant) -> bool:
         """Whether this worker may claim the command now, as far as parked bodies matter."""

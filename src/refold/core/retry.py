@@ -7,12 +7,14 @@ ASKED = ("HTTP_429", "HTTP_503")  # a service is busy, and has done nothing
 LONGEST_ASKED = 3600  # seconds for which a command waits in all because a service asks for it
 
 
-def asked_to_wait(fault: Fault, since: Instant, now: Instant) -> Instant | None:
+def asked_to_wait(fault: Fault, since: Instant, now: Instant, longest: float | None = None) -> Instant | None:
     """Return when the same try begins again because a busy service has said so; None: the try has failed.
 
-    `since` is when the service first asked for it, 0 for the first time.
+    `since` is when the service first asked for it, 0 for the first time. `longest` is the longest single wait.
     """
     if fault.code not in ASKED or fault.retry_after is None:
+        return None
+    if longest is not None and fault.retry_after > longest:
         return None
     until = now + round(fault.retry_after * SECOND)
     return until if until <= (since or now) + LONGEST_ASKED * SECOND else None

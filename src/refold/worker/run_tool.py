@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct, field, structs
 
 from refold.core import codec
+from refold.core.commands import Command
 from refold.core.faults import fault_from_exception, text_of
 from refold.core.outcomes import SECOND, Cancelled, Failed, Fault, Parked, Succeeded, Suspended, TimedOut, Write
 from refold.core.retry import asked_to_wait
@@ -220,7 +221,7 @@ async def run_tool(
             done = await _run(lease, settings, tools, clock, beside)
     finally:
         IN_A_BODY.reset(token)
-    done = _put_off(done, lease.command.progress, clock)
+    done = _put_off(done, lease.command, clock)
     if beside.watch.delay:
         done = structs.replace(done, started_at=done.started_at + round(beside.watch.delay * SECOND))
     try:
@@ -229,13 +230,14 @@ async def run_tool(
         return Done(Failed(_unreadable(error)), done.started_at)
 
 
-def _put_off(done: Done, progress: Any, clock: Clock) -> Done:
+def _put_off(done: Done, command: Command, clock: Clock) -> Done:
     """Park a try that a busy service has turned away with the time to come back: no try is used up."""
     fault = done.outcome.fault if isinstance(done.outcome, Failed) else None
     if fault is None or fault.retry_after is None:
         return done
-    since, now = progress.get(ASKED_SINCE, 0) if isinstance(progress, dict) else 0, clock.now()
-    until = asked_to_wait(fault, since, now)
+    progress, now = command.progress, clock.now()
+    since = progress.get(ASKED_SINCE, 0) if isinstance(progress, dict) else 0
+    until = asked_to_wait(fault, since, now, command.longest_wait)
     if until is None:
         return done
     reason = f"{fault.message}; it is asked again"[:500]

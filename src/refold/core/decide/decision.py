@@ -367,6 +367,7 @@ class Decision(Struct):
             rate=rate,
             not_before=opened.not_before,
             timeout=step.timeout,
+            longest_wait=step.retry.max_delay,
             progress=opened.progress,
             recorded={} if is_body and opened.item is None else opened.recorded,  # such a body asks for its memory
             sealed=sealed_in(input, self.state.sealed) if self.state.sealed else (),
