@@ -51,3 +51,11 @@ def test_an_extra_that_is_not_installed_is_a_warning(tmp_path: Path, monkeypatch
     assert done.code == 0 and done.out == "play.yaml: ok, 2 steps, 1 warning, needs refold[duckdb]\n"
     assert "play.yaml:5:" in done.err and "warning[missing-package]: `a`, `b` need the extra `duckdb`" in done.err
     assert "hint: run `pip install 'refold[duckdb]'` where steps run" in done.err
+
+
+@pytest.mark.parametrize("name", ["s.yaml", "s.json"])
+def test_a_schedule_that_is_written_as_one_line_of_json_is_no_playbook(tmp_path: Path, name: str) -> None:
+    text = '{"apiVersion": "refold/v1", "kind": "Schedule", "metadata": {"name": "n"}, "cron": "* * * * *"}'
+    (tmp_path / name).write_text(text)
+    done = refold(tmp_path, "validate", name)
+    assert done.code == 2 and "a schedule needs the key `workflow`" in done.err and "a playbook" not in done.err

@@ -14,6 +14,7 @@ from refold.cli.commands.schedule_files import problems_of
 from refold.cli.options import binding_arguments, bindings_options, db_option, output_option
 from refold.playbooks.playbook import Playbook
 from refold.playbooks.problems import InvalidPlaybook, Place, Problem, in_order, show_all
+from refold.playbooks.schedule_file import KINDS, kind_of_file
 
 
 @click.command()
@@ -64,13 +65,19 @@ def validate(files: Sequence[str], secrets: bool, bindings: str | None, agent: s
 
 def is_schedule(file: str) -> bool:
     """Whether a file is of `kind: Schedule` or `kind: Calendar`."""
-    if file == STDIN or not file.endswith((".yaml", ".yml")) or not os.path.exists(file):
+    if file == STDIN or not file.endswith((".yaml", ".yml", ".json")) or not os.path.exists(file):
         return False
     text = load(file)
-    return _KIND.search(text) is not None
+    if _KIND.search(text) is None:
+        return False
+    try:
+        return kind_of_file(text, file) in KINDS
+    except InvalidPlaybook:
+        return _LINE.search(text) is not None
 
 
-_KIND = re.compile(rb"^kind:[ \t]*[\"']?(?:Schedule|Calendar)\b", re.MULTILINE)
+_KIND = re.compile(rb"\b(?:Schedule|Calendar)\b")  # what is not even named is not read twice
+_LINE = re.compile(rb"^kind:[ \t]*[\"']?(?:Schedule|Calendar)\b", re.MULTILINE)
 
 
 def _check_schedule(file: str) -> tuple[Sequence[Problem], str]:
