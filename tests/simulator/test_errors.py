@@ -5,10 +5,12 @@ import logging
 import os
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
+from refold.runtime.accept import MailReader
 from refold.testing.core import Scripted
 from refold.testing.simulator.faults import KINDS, Faults, Rates, draw_error_rates, draw_rates
 from refold.testing.simulator.simulation import Simulation, SimulationResult
@@ -82,6 +84,39 @@ def test_5000_seeds_with_errors_of_any_class_end_and_repeat_no_known_outcome(blo
     seen = check(range(first, first + 100))
     print(f"\nseeds {first} to {first + 99}: {dict(seen)}; 0 bodies after their outcome was known, 0 runs without end")
     assert min(seen[kind] for kind in ("expression", "decide", "body")) > 15
+
+
+def test_errors_of_turns_come_while_mail_is_accepted_and_while_rules_are_applied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: Counter[str] = Counter()
+    accepting = 0
+
+    def watched(call: Callable[..., Any]) -> Callable[..., Any]:
+        def accept(*given: Any) -> Any:
+            nonlocal accepting
+            accepting += 1
+            try:
+                return call(*given)
+            finally:
+                accepting -= 1
+
+        return accept
+
+    def strike(faults: Faults, run: str) -> None:
+        try:
+            strike_turn(faults, run)
+        except BaseException:
+            seen["accept" if accepting else "rules"] += 1
+            raise
+
+    strike_turn = Faults.strike_turn
+    monkeypatch.setattr(Faults, "strike_turn", strike)
+    for name in ("read", "accept", "ring", "flush"):
+        monkeypatch.setattr(MailReader, name, watched(getattr(MailReader, name)))
+    for seed in range(4):
+        simulate(seed, Rates(decide=0.1))
+    assert seen["accept"] > 5 and seen["rules"] > 5
 
 
 def test_the_same_seed_gives_the_same_bytes_with_errors_too() -> None:
