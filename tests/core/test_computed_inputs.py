@@ -66,3 +66,10 @@ def test_an_error_names_the_input() -> None:
 def test_a_workflow_that_computes_nothing_keeps_what_is_given() -> None:
     plan = Plan(name="p", steps=(Step(name="a"),), defaults={"a": "{{ 1 }}"})
     assert started_with(plan, "r", {"b": 2}, CHAINABLE) == {"b": 2}
+
+
+def test_only_noetls_language_has_names_for_the_run() -> None:
+    plan = Plan(name="p", steps=(Step(name="a"),), defaults={"id": "{{ execution_id }}"}, computed=True)
+    assert started_with(plan, "run-7", {}, CHAINABLE) == {"id": "run-7"}
+    with pytest.raises(CannotEvaluate, match=r"workload\.id: .*execution_id"):
+        started_with(plan, "run-7", {}, Templates("strict"))

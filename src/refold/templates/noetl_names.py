@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from refold.core.decide.inputs import InputScope
 from refold.core.expressions import Aliased, CannotEvaluate, TemplateScope
 from refold.core.fold.routing import ARC_INPUTS
 from refold.core.outcomes import Fault
@@ -57,7 +58,21 @@ class NoetlNames:
 
 def named(view: TemplateScope) -> TemplateScope:
     """Return a view with NoETL's names of a run; any other view has its names already."""
+    if isinstance(view, InputScope):
+        return _InputNames(view)
     return NoetlNames(view) if isinstance(view, RunScope) else view
+
+
+class _InputNames:
+    """The names for the defaults of inputs: the id of the run, and the inputs."""
+
+    def __init__(self, view: InputScope) -> None:
+        self._view = view
+
+    def __getitem__(self, name: str) -> Any:
+        if name == "execution_id":
+            return self._view.run
+        return {"uuid": self._view.run} if name == "job" else self._view[name]
 
 
 def result_of(view: RunScope, s: int) -> Any:

@@ -26,12 +26,23 @@ def merged(under: Any, over: Any) -> Any:
     return {**under, **both}
 
 
+class InputScope:
+    """The scope of the templates of inputs: the other inputs. A language may add names of its own for the run."""
+
+    def __init__(self, run: str, names: Mapping[str, Any], inputs: Mapping[str, Any]) -> None:
+        self.run = run
+        self._names, self._inputs = names, inputs
+
+    def __getitem__(self, name: str) -> Any:
+        return self._names[name] if name in self._names else self._inputs[name]
+
+
 class _Inputs(Mapping[str, Any]):
     """The inputs by name, each computed when it is first read."""
 
     def __init__(self, defaults: dict[str, Any], run: str, given: dict[str, Any], evaluate: Evaluate) -> None:
         self._defaults, self._given, self._evaluate = defaults, given, evaluate
-        self._names = {"input": given, "execution_id": run, "job": {"uuid": run}, "workload": self}
+        self._scope = InputScope(run, {"input": given, "workload": self}, self)
         self._done: dict[str, Any] = {}
         self._under_way: list[str] = []
         self.circle = ""
@@ -58,7 +69,7 @@ class _Inputs(Mapping[str, Any]):
         if name not in self._defaults or (given and not isinstance(self._given[name], dict)):
             return self._given[name]
         try:
-            default = self._evaluate.value(self._defaults[name], _Names(self, self._names))
+            default = self._evaluate.value(self._defaults[name], self._scope)
         except CannotEvaluate as error:
             message = str(error)
             raise CannotEvaluate(
@@ -71,13 +82,3 @@ class _Inputs(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len({*self._defaults, *self._given})
-
-
-class _Names:
-    """The scope of the templates of inputs: the other inputs, and the id of the run."""
-
-    def __init__(self, inputs: _Inputs, names: dict[str, Any]) -> None:
-        self._inputs, self._names = inputs, names
-
-    def __getitem__(self, name: str) -> Any:
-        return self._names[name] if name in self._names else self._inputs[name]
