@@ -89,7 +89,7 @@ class Case:
         return Loop(
             **over,
             max_in_flight=rules.window,
-            failures=rules.policy,  # type: ignore[arg-type]
+            on_item_error=rules.policy,  # type: ignore[arg-type]
             key=KEY,
             after=AFTER if rules.ordered else None,
             on_cycle="drop" if rules.drops else "fail",

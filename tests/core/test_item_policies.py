@@ -41,7 +41,7 @@ def why(then: Then) -> str:
 
 
 def test_a_loop_that_halts_cancels_what_else_it_has_begun_and_begins_no_more() -> None:
-    run, _ = entered(looped([0, 1, 2, 3], max_in_flight=3, failures="halt"))
+    run, _ = entered(looped([0, 1, 2, 3], max_in_flight=3, on_item_error="halt"))
     then = run.when(failed("a", item=1))
     assert then.facts[:2] == (ItemsGivenUp("a", 1, (1,)), ItemsCancelled("a", 1, (0, 2), halts="item 1 failed"))
     assert set(then.gone) >= {"a/1/0", "a/1/1", "a/1/2"}
@@ -62,7 +62,7 @@ def test_a_key_that_cannot_be_computed_says_of_which_item() -> None:
 
 
 def test_children_of_a_loop_that_halts_are_told_and_waited_for() -> None:
-    run, _ = entered(looped([0, 1], work=Child(plan="other"), failures="halt"))
+    run, _ = entered(looped([0, 1], work=Child(plan="other"), on_item_error="halt"))
     letters = run.when(failed("a", item=0)).letters
     assert [(letter.to, type(letter.body)) for letter in letters] == [(child_id("run", "a/1/1"), LetterCancel)]
     assert run.state.life == "ending"
@@ -80,7 +80,7 @@ def test_a_loop_goes_well_if_no_more_failed_than_it_tolerates(tolerate: Any, end
 
 
 def test_a_loop_that_was_cut_fails_whatever_it_tolerates() -> None:
-    run, _ = entered(looped([0, 1, 2], max_in_flight=1, failures="stop", tolerate=2))
+    run, _ = entered(looped([0, 1, 2], max_in_flight=1, on_item_error="stop", tolerate=2))
     then = through(run, i0=False)
     assert (then.state.life, why(then)) == ("failed", "1 of 3 items failed: 0")
 
@@ -167,7 +167,7 @@ def test_a_run_that_went_well_goes_on_with_the_items_that_failed_and_with_nothin
 
 
 def test_a_chosen_item_of_a_loop_that_stopped_is_followed_by_those_that_were_never_begun() -> None:
-    run, _ = entered(looped([0, 1, 2], max_in_flight=1, failures="stop"))
+    run, _ = entered(looped([0, 1, 2], max_in_flight=1, on_item_error="stop"))
     assert run.when(failed("a", item=0)).state.life == "failed"
     then = run.when(RunReopened(again=("a",), items={"a": (0,)}))
     assert [command.id for command in then.commands] == ["a/2/0"]

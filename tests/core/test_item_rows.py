@@ -42,7 +42,7 @@ def test_each_item_says_what_it_is_and_what_became_of_it() -> None:
 
 
 def test_what_was_not_begun_when_the_loop_ended_never_will_be() -> None:
-    run = entered(failures="stop")
+    run = entered(on_item_error="stop")
     assert items_in(seen(run), ["waiting"]) == [2, 3]
     run.when(failed("a", item=0))
     run.when(succeeded("a", item=1))

@@ -67,7 +67,7 @@ def test_what_is_no_window_fails_the_visit(value: Any) -> None:
 
 
 def test_no_item_is_begun_after_a_failure_if_the_loop_says_so() -> None:
-    run = start(plan(step("a", loop=Loop(items=[0, 1, 2, 3], max_in_flight=2, failures="stop"))))
+    run = start(plan(step("a", loop=Loop(items=[0, 1, 2, 3], max_in_flight=2, on_item_error="stop"))))
     run.when(failed("a", "odd", item=0))
     assert list(run.state.open) == ["a/1/1"]
     then = run.when(succeeded("a", item=1))
@@ -78,7 +78,7 @@ def test_no_item_is_begun_after_a_failure_if_the_loop_says_so() -> None:
 
 def test_failures_are_only_counted_if_the_loop_says_so() -> None:
     last = step("b", input={"path": ["a"]})
-    run = start(plan(step("a", "b", loop=Loop(items=[0, 1], failures="ignore")), last))
+    run = start(plan(step("a", "b", loop=Loop(items=[0, 1], on_item_error="ignore")), last))
     run.when(failed("a", "odd", item=0))
     then = run.when(succeeded("a", "x", item=1))
     assert then.commands[0].input["results"] == [None, "x"]

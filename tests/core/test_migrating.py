@@ -169,7 +169,7 @@ def test_a_list_loop_that_is_going_on_keeps_what_its_items_are_made_of() -> None
     def looped(**loop: Any) -> Plan:
         return plan(step("a", loop=Loop(items=[1, 2, 3], **loop)))
 
-    assert why(looped(), looped(max_in_flight=2, failures="stop")) == {}
+    assert why(looped(), looped(max_in_flight=2, on_item_error="stop")) == {}
     assert why(looped(), looped(sequential=True))["a"].endswith("its loop is running, and would become another loop")
     assert why(looped(), looped(iterator="other"))["a"].endswith("would become another loop")
 

@@ -178,7 +178,7 @@ def test_an_order_over_a_source_begins_when_all_items_are_known() -> None:
 
 
 def test_a_loop_that_halts_does_not_wait_for_its_source() -> None:
-    run, _ = entered(pulled(failures="halt", max_in_flight=4))
+    run, _ = entered(pulled(on_item_error="halt", max_in_flight=4))
     run.when(came(1, ["x", "y"], cursor=2))
     then = run.when(failed("a", item=0))
     assert ItemsCancelled("a", 1, (1,), halts="item 0 failed", page=2) in then.facts

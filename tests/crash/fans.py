@@ -49,7 +49,7 @@ ROOT = Plan(
         Step(
             name="kids",
             work=Child(plan=plan_hash(CHILD)),
-            loop=Loop(source=Source(kind="range", settings={"stop": 4}, page=3), max_in_flight=2, failures="halt"),
+            loop=Loop(source=Source(kind="range", settings={"stop": 4}, page=3), max_in_flight=2, on_item_error="halt"),
             input={"n": {"path": ["item"]}},
             retry=Retry(attempts=2),
             arcs=(Arc(to="all"),),

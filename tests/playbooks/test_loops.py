@@ -120,9 +120,9 @@ def test_how_many_at_once_may_be_computed() -> None:
 
 
 def test_what_follows_when_an_item_has_failed() -> None:
-    assert the_loop("{in: [1]}").failures == "all"
-    assert the_loop("{in: [1], on_item_error: continue}").failures == "all"
-    assert the_loop("{in: [1], on_item_error: halt}").failures == "halt"
+    assert the_loop("{in: [1]}").on_item_error == "all"
+    assert the_loop("{in: [1], on_item_error: continue}").on_item_error == "all"
+    assert the_loop("{in: [1], on_item_error: halt}").on_item_error == "halt"
 
 
 def test_shares_are_numbers_or_percentages() -> None:

@@ -142,7 +142,7 @@ def test_what_was_tolerated_is_run_again_after_the_end_and_nothing_that_follows(
 
 def test_a_loop_that_halts_wants_all_failed_items_chosen(stage: Stage) -> None:
     told = mended(stage)
-    run = stage.start(alone(each([item("bad"), item("bad2"), item("c")], max_in_flight=2, failures="stop")))
+    run = stage.start(alone(each([item("bad"), item("bad2"), item("c")], max_in_flight=2, on_item_error="stop")))
     assert stage.end(run).status == "failed" and states(stage.show(run)) == ["failed", "failed", "waiting"]
     told.append(True)
     why = "item 1 failed too, and step 'each' begins nothing after a failure: choose it as well, or choose none"

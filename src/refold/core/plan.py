@@ -149,7 +149,12 @@ class Source(PlanData, frozen=True):
     timeout: float | None = None  # seconds, of one page
 
 
-STORED_NAMES = {"iterator": "name", "max_in_flight": "window", "computed_max_in_flight": "at_once"}
+STORED_NAMES = {
+    "iterator": "name",
+    "max_in_flight": "window",
+    "computed_max_in_flight": "at_once",
+    "on_item_error": "failures",
+}
 
 
 class Loop(PlanData, frozen=True, rename=STORED_NAMES):
@@ -162,7 +167,7 @@ class Loop(PlanData, frozen=True, rename=STORED_NAMES):
     computed_max_in_flight: Template = None  # in place of the number, if it is computed when the loop is entered
     # When an item fails: all: the others run, then the loop fails; stop: no further item begins; ignore: the loop
     # succeeds; halt: running items are cancelled.
-    failures: Literal["all", "stop", "ignore", "halt"] = "all"
+    on_item_error: Literal["all", "stop", "ignore", "halt"] = "all"
     loose: bool = False  # maps, numbers and texts with commas are accepted as lists
     source: Source | None = None
     key: Template = None  # the key of an item; a second item with the same key is left out

@@ -208,7 +208,7 @@ def read_loop(reading: Reading, fields: Fields | None) -> Loop | None:
         key=fields.get("key"),
         after=order.get("after"),
         on_cycle=order.get("on_cycle", "fail"),
-        failures="halt" if fields.get("on_item_error") == "halt" else "all",
+        on_item_error="halt" if fields.get("on_item_error") == "halt" else "all",
         tolerate=fields.get("tolerate"),
         min_success=fields.get("min_success"),
         rate=fields.get("rate"),

@@ -84,7 +84,7 @@ def loop_of(how: MapOptions, source: Mapping[str, Any] | None) -> Loop:
     return Loop(
         items=None if source is not None else "{{ workload.items }}",
         max_in_flight=how.get("max_in_flight", 16),
-        failures=FAILURES[how.get("on_item_error", "continue")],
+        on_item_error=FAILURES[how.get("on_item_error", "continue")],
         key=None if not named else how.get("item_key") if source is not None else "{{ item.key }}",
         after=None if not ordered else how.get("after") if source is not None else "{{ item.after }}",
         on_cycle="drop" if how.get("on_cycle") == "drop" else "fail",

@@ -222,7 +222,7 @@ def _check_stops(d: Decision, s: int, fan: FanOut, chosen: tuple[int, ...]) -> N
     """A loop that starts nothing after a failure would not start these items while another item stays failed."""
     loop = d.graph.step(s).loop
     left = sorted(set(failed_items(fan)) - set(chosen))
-    if left and loop is not None and loop.failures in ("stop", "halt"):
+    if left and loop is not None and loop.on_item_error in ("stop", "halt"):
         why = f"item {left[0]} failed too, and step {d.graph.name(s)!r} begins nothing after a failure"
         raise Conflict(f"{why}: choose it as well, or choose none")
 

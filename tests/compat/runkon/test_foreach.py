@@ -203,7 +203,7 @@ def test_a_loop_that_halts_cancels_the_others_and_fails(stage: Stage) -> None:
 
     stage.tools["item"] = long
     shown = stage.run(
-        each([item("a"), item("bad"), item("b"), item("c"), item("d", "c")], max_in_flight=3, failures="halt")
+        each([item("a"), item("bad"), item("b"), item("c"), item("d", "c")], max_in_flight=3, on_item_error="halt")
     )
     stage.pass_time(30)
     assert stopped == ["a", "b"], "those that ran were told"

@@ -254,7 +254,8 @@ def test_a_halted_loop_cancels_the_runs_of_its_items(stage: Stage) -> None:
         step("long", work=work(takes=1000)),
         name="child",
     )
-    run = stage.start(kids(stage, [{"n": 0}, {"n": 1}, {"n": 2}, {"n": 3}], mixed, max_in_flight=3, failures="halt"))
+    inputs = [{"n": n} for n in range(4)]
+    run = stage.start(kids(stage, inputs, mixed, max_in_flight=3, on_item_error="halt"))
     shown = stage.end(run)
     assert shown.steps["each"]["status"] == "failed" and stage.loop.time() < 5
     assert [stage.status(child) for child in runs_of(stage, run)] == ["cancelled", "failed", "cancelled"]

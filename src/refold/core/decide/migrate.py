@@ -23,7 +23,7 @@ FREE = (
     "items",
     "max_in_flight",
     "computed_max_in_flight",
-    "failures",
+    "on_item_error",
     "loose",
     "tolerate",
     "min_success",

@@ -77,7 +77,7 @@ def _halt(d: Decision, name: str, visit: int, failed: int) -> None:
     """Cancel the running items and the pending page of a loop whose policy is to halt at the first failure."""
     s = d.graph.index[name]
     loop, fan = d.graph.step(s).loop, d.state.steps[s].fan
-    if loop is None or fan is None or loop.failures != "halt":
+    if loop is None or fan is None or loop.on_item_error != "halt":
         return
     begun = tuple(item for item, life in enumerate(fan.status) if life == ITEM_RUNNING)
     page = fan.pulls.page if fan.pulls is not None and fan.pulls.life == ASKED else 0

@@ -186,7 +186,7 @@ def is_over(graph: Graph, s: int, fan: FanOut, ending: bool) -> bool:
 
 def _stops(graph: Graph, s: int, fan: FanOut) -> bool:
     loop = graph.step(s).loop
-    return fan.failed > 0 and loop is not None and loop.failures in ("stop", "halt")
+    return fan.failed > 0 and loop is not None and loop.on_item_error in ("stop", "halt")
 
 
 def _is_unordered(fan: FanOut) -> bool:
@@ -226,7 +226,7 @@ def was_cut(fan: FanOut) -> bool:
 
 def failure(loop: Loop, fan: FanOut, name: Callable[[int], str] = str) -> str:
     """Return why the loop has failed, with the names of failed items, or an empty text."""
-    if loop.failures == "ignore" and not was_cut(fan):
+    if loop.on_item_error == "ignore" and not was_cut(fan):
         return ""
     wanted = 0 if loop.min_success is None else share(loop.min_success, fan.count, ceil)
     if fan.failed > _tolerated(loop, fan) or (fan.failed and was_cut(fan)):

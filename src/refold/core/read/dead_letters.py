@@ -70,7 +70,9 @@ def tolerated(graph: Graph, state: RunState) -> Iterator[StepFault]:
     """Return the list loops that completed although some of their items failed."""
     for s in graph.list_loops:
         step, loop = state.steps[s], graph.step(s).loop
-        if step.fan is not None and step.fan.failed and step.life == COMPLETED and loop and loop.failures != "ignore":
+        if loop is None or loop.on_item_error == "ignore":
+            continue
+        if step.fan is not None and step.fan.failed and step.life == COMPLETED:
             why = f"{step.fan.failed} of {step.fan.count} items failed"
             yield StepFault(graph.name(s), step.fan.visit, "tolerated", Fault(ITEMS_FAILED, why))
 

@@ -193,7 +193,7 @@ def _loop(reading: Reading, fields: Fields | None, policies: dict[str, Fields]) 
         sequential=mode == "sequential",
         max_in_flight=max(int(window), 1) if number and window else 16,
         computed_max_in_flight=None if number or mode == "sequential" else window,
-        failures=FAILURES[failure.get("mode")] if failure is not None and "mode" in failure.values else "all",
+        on_item_error=FAILURES[failure.get("mode")] if failure is not None and "mode" in failure.values else "all",
         loose=True,
     )
 

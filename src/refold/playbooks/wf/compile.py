@@ -633,7 +633,7 @@ def _loop(keys: Mapping[str, Any], source: Source, id: Any, after: Any) -> Loop:
         key={"$expr": id},
         after=None if after is None else {"$expr": after},
         max_in_flight=keys.get("max_parallel", 1),
-        failures=failures,
+        on_item_error=failures,
         on_cycle="drop" if keys.get("on_cycle") == "warn" else "fail",
         on_unknown="drop",
     )
