@@ -95,12 +95,13 @@ async def served(
     claims: bool = True,
     public: str = "",
     lease_for: float = 30.0,
+    works: bool = True,
 ) -> AsyncIterator[Server]:
     options = ServerOptions(port=0, read_only=read_only, public_address=public)
     bound = listen(options)
     options = with_port(options, bound)
     quick = Settings(poll=0.1, sweep_every=0.1, processes=1, lease_for=lease_for)
-    async with open_process(db=folder / "refold.db", settings=quick, claims=claims) as process:
+    async with open_process(db=folder / "refold.db", settings=quick, claims=claims, works=works) as process:
         engine, clock = process.engine, Clock()
         facts = ServerFacts("a file of SQLite", "refold.db", (ShownSetting("lease_for", lease_for, "default"),))
         kept = Kept(
