@@ -58,6 +58,8 @@ def test_a_failure_in_python_names_the_class_and_the_line(tmp_path: Path) -> Non
     done = refold(tmp_path, "run", file, "--name", "mine", "--progress", "tree")
     assert done.code == 1
     assert "    KeyError: 'id'\n    line 2: result = data['id']\n" in done.err
+    lines = refold(tmp_path, "run", file, "--name", "other")
+    assert "one: failed: KeyError: 'id'\n    line 2: result = data['id']\n    play.yaml:" in lines.err
     assert "error     step one: KeyError: 'id'" in refold(tmp_path, "runs", "show", "mine").out
     assert "one/1 failed on try 1: KeyError: 'id'" in refold(tmp_path, "runs", "history", "mine").out
 

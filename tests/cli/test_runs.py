@@ -137,6 +137,7 @@ def test_a_name_of_several_runs_means_the_newest_and_is_refused_where_something_
         assert (done.code, done.out) == (4, "")
         assert done.err.splitlines()[0] == "error: 'twin' may mean several runs; type the id of the one you mean:"
         assert [line.split()[0] for line in done.err.splitlines()[1:]] == [row["id"] for row in rows]
+        assert [line.split()[2] for line in done.err.splitlines()[1:]] == ["queued", "queued"]
 
 
 def test_a_run_is_not_changed_by_less_than_six_characters_of_its_id(tmp_path: Path) -> None:

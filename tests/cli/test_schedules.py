@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from refold.runtime.schedule_changes import find_schedule
-from refold.wiring import open_intake
+from refold.wiring import open_intake, open_process
 from tests.cli.in_process import command, here
 from tests.cli.program import refold
 
@@ -115,6 +115,31 @@ def test_a_backfill_is_previewed_started_and_shown(folder: Path) -> None:
         assert command("schedules", "backfill", "nightly").code == 2
         assert command("schedules", "backfill", "nightly", "--pause", "none").code == 3
         assert data("schedules", "backfill", "nightly", "--stop", "march")["state"] == "stopped"
+        late = command("schedules", "backfill", "nightly", "--resume", "march")
+        assert late.code == 4 and "backfill march is stopped" in late.err
+
+
+async def test_a_schedule_that_no_worker_serves_says_so_when_it_is_made_and_listed(folder: Path) -> None:
+    nobody = "no worker serves these schedules; to start their runs: refold worker\n"
+    with here(folder):
+        assert command("schedules", "create", "nightly.yaml").err == nobody
+        assert command("schedules", "list").err == nobody
+        command("schedules", "pause", "nightly")
+        assert command("schedules", "list").err == ""  # nothing would start
+        command("schedules", "resume", "nightly")
+        async with open_process(db="refold.db") as process:
+            await process.enrol()
+            assert command("schedules", "list").err == ""
+
+
+def test_a_schedule_does_not_show_a_run_as_open_that_is_over(folder: Path) -> None:
+    with here(folder):
+        command("schedules", "create", "nightly.yaml")
+        run = data("schedules", "trigger", "nightly")["run"]
+        assert data("schedules", "show", "nightly")["open_runs"] == [run]
+        assert refold(folder, "worker", "--until-idle", "-q").code == 0
+        assert data("schedules", "show", "nightly")["open_runs"] == []
+        assert "open " not in command("schedules", "show", "nightly").out
 
 
 def test_pausing_and_resuming_are_told_with_their_note(folder: Path) -> None:

@@ -40,6 +40,17 @@ def test_a_worker_executes_detached_runs_until_sigterm_and_ends_with_0(tmp_path:
     assert "stopped" in err
 
 
+def test_a_worker_that_has_executed_nothing_yet_is_known_to_other_processes(tmp_path: Path) -> None:
+    file = playbook(tmp_path, noop("one"))
+    assert refold(tmp_path, "run", file, "-q").code == 0
+    with started(tmp_path, "worker") as worker:
+        err = worker.stderr
+        assert err is not None
+        until(lambda: " serves every queue " in err.readline())
+        assert "it will be executed by worker-" in refold(tmp_path, "run", file, "--detach").err
+        worker.kill()
+
+
 def test_a_worker_that_is_stopped_hands_its_step_back_and_another_executes_it(tmp_path: Path) -> None:
     file = playbook(tmp_path, shell("slow", "echo x >> began; test -e go || sleep 600"))
     detached(tmp_path, file, "r")

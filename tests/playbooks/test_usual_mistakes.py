@@ -104,6 +104,38 @@ MISTAKES = {
     "two ampersands": (step('when: "{{ true && true }}", tool: {kind: noop}'), "write `and`"),
     "one equals sign": (step('when: "{{ 1 = 1 }}", tool: {kind: noop}'), "write `==`"),
     "a question mark": (result("{{ true ? 1 : 2 }}"), "{{ a if condition else b }}"),
+    "a list for parallel": (
+        "workflow:\n  - parallel: [a, b]\n" + STEPS.partition("\n")[2],
+        "write `parallel: name`, and the steps as `branches:",
+    ),
+    "a list of steps for parallel": (
+        "workflow:\n  - parallel: [{step: a, tool: {kind: noop}}]\n",
+        "write `parallel: name`, and the steps as `branches:",
+    ),
+    "a block with steps": (
+        "workflow:\n  - block: x\n    steps: [{step: a, tool: {kind: noop}}]\n",
+        "write its steps into the list",
+    ),
+    "a block for each item": (
+        "workflow:\n  - foreach: x\n    in: [1]\n    do: [{step: a, tool: {kind: noop}}]\n",
+        "several steps for each item are a playbook of their own",
+    ),
+    "an f-string": (result("{{ f'x{run.id}' }}"), "templates have no f-strings"),
+    "the result of a noop that has none": (
+        "workflow:\n  - {step: a, tool: {kind: noop}, next: b}\n"
+        '  - {step: b, tool: {kind: noop, result: "{{ a.result.x }}"}}\n',
+        "`a` is the result itself: write `a.x`",
+    ),
+    "a result in a result": (
+        "workflow:\n  - {step: a, tool: {kind: noop, result: {x: 1}}, next: b}\n"
+        '  - {step: b, tool: {kind: noop, result: "{{ a.result.x }}"}}\n',
+        "`a` is the result itself: write `a.x`",
+    ),
+    "a slip in the result of a noop": (
+        "workflow:\n  - {step: a, tool: {kind: noop, result: {total: 1}}, next: b}\n"
+        '  - {step: b, tool: {kind: noop, result: "{{ a.totl }}"}}\n',
+        "did you mean `a.total`?",
+    ),
     "a name with an accent": ("workflow:\n  - {step: prüfe, tool: {kind: noop}}\n", "for example `prufe`"),
 }
 

@@ -84,8 +84,8 @@ def find_run(views: Views, text: str | None, changes: bool = False) -> Summary:
 
 
 def _candidates(error: runs.AmbiguousRun) -> str:
-    rows = error.rows[: runs.CANDIDATES]
-    shown = [f"{row.run}  {row.name}  {row.status}  {words.moment(row.created_at)}" for row in rows]
+    rows = list(zip(error.rows, error.statuses, strict=True))[: runs.CANDIDATES]
+    shown = [f"{row.run}  {row.name}  {status}  {words.moment(row.created_at)}" for row, status in rows]
     lines = [f"  {output.printable(line)}" for line in shown]
     ellipsis = ["  … and more"] if len(error.rows) > runs.CANDIDATES else []
     head = f"error: {error.text!r} may mean several runs; type the id of the one you mean:"

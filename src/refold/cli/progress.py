@@ -11,7 +11,7 @@ from msgspec import json, to_builtins
 
 from refold.cli import output, words
 from refold.cli.settings import loaded
-from refold.cli.tree import PLAIN, PRETTY, Canvas, Glyphs, Meter, PlaybookLines, drawn, painted
+from refold.cli.tree import PLAIN, PRETTY, Canvas, Glyphs, Meter, PlaybookLines, code_line, drawn, painted
 from refold.core.faults import fault_text
 from refold.core.outcomes import SECOND
 from refold.core.read.summary import Progress, StepProgress
@@ -76,6 +76,8 @@ class Changes:
         visit = f" (visit {row.visits})" if row.visits > 1 else ""
         yield f"{output.printable(row.step)}: {_words(row, progress)}{visit}"
         if row.status == "failed":
+            if row.fault is not None and (code := code_line(row.fault)):
+                yield f"    {code}"
             yield from ("    " + text for text in self.source.of_step(row.step))
 
     def _of_run(self, progress: Progress) -> str:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from refold.cli import output, words
 from refold.core.faults import fault_text
-from refold.core.outcomes import SECOND, Instant
+from refold.core.outcomes import SECOND, Fault, Instant
 from refold.core.read.summary import Progress, StepProgress
 
 Line = list[tuple[str, str]]
@@ -35,6 +35,13 @@ class PlaybookLines(Struct, frozen=True):
 
 
 NO_PLAYBOOK = PlaybookLines()
+
+
+def code_line(fault: Fault) -> str:
+    """Return the line of a step's code that failed, if the fault says it."""
+    if isinstance(fault.data, dict) and "source" in fault.data and "line" in fault.data:
+        return f"line {fault.data['line']}: {output.printable(str(fault.data['source']))}"
+    return ""
 
 
 class Glyphs(NamedTuple):
@@ -189,8 +196,8 @@ def _failure(row: StepProgress, canvas: Canvas) -> Iterable[Line]:
     if fault is not None:
         for text in fault_text(fault).strip().splitlines()[:5]:
             yield [("    " + output.printable(text), "red")]
-        if isinstance(fault.data, dict) and "source" in fault.data and "line" in fault.data:
-            yield [(f"    line {fault.data['line']}: {output.printable(str(fault.data['source']))}", "dim")]
+        if code := code_line(fault):
+            yield [(f"    {code}", "dim")]
     for text in canvas.source.of_step(row.step):
         yield [("    " + text, "dim")]
 

@@ -10,7 +10,7 @@ from refold.core.state import PAUSED
 from refold.ports import Views
 from refold.queries.code import code_place
 from refold.queries.runs import run_label
-from refold.queries.workers import unserved
+from refold.queries.workers import serves_every_run, unserved
 
 NO_PROCESS = "no process executes"
 
@@ -21,6 +21,12 @@ def tell_if_unserved(db: str, text: str) -> None:
         row = database.find_run(views, text)
         if row.status != PAUSED and unserved(views, [row]):
             out.print_message(nobody_text(views, row, db))
+
+
+def tell_if_no_worker(views: Views, db: str) -> None:
+    """After a schedule was made or listed: say if no worker is there that would start its runs."""
+    if not database.is_foreign() and not serves_every_run(views):
+        out.print_message(f"no worker serves these schedules; to start their runs: refold worker{db_argument(db)}")
 
 
 def nobody_text(views: Views, row: Summary, db: str) -> str:

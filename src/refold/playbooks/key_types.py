@@ -334,7 +334,34 @@ def read_body(reading: Reading, node: Node, key: Key) -> list[Fields] | None:
         return None
     if not node.value:
         reading.at(node, "wrong-type", f"`{key.name}` is empty", f"for example `{key.name}: {key.example}`")
-    return [reading.table(each, block_word(each) or "step") for each in node.nodes]
+    return [_read_item(reading, each) for each in node.nodes]
+
+
+def _read_item(reading: Reading, node: Node) -> Fields:
+    """Read a step or a block. One that is written as in another engine is one problem, not one for each of its keys."""
+    word = block_word(node)
+    if word == "parallel" and isinstance(node.nodes["parallel"].value, list):
+        hint = "write `parallel: name`, and the steps as `branches: {a: [{step: a}], b: [{step: b}]}`"
+        reading.at_key(node, word, "wrong-type", "`parallel` must be a name, not a list", hint)
+        return Fields(node, {})
+    if not word and isinstance(node.value, dict) and "step" not in node.value:
+        foreign = next((each for each in FOREIGN_BLOCKS if each in node.value), "")
+        if foreign:
+            reading.at_key(node, foreign, "unknown-key", f"there is no block `{foreign}`", FOREIGN_BLOCKS[foreign])
+            return Fields(node, {})
+    return reading.table(node, word or "step")
+
+
+_EACH = (
+    "a step has a loop: `{step: name, loop: {in: …}, tool: {…}}`; several steps for each item are a playbook of their"
+    " own, with `tool: {kind: playbook, path: …}`"
+)
+FOREIGN_BLOCKS = {
+    **dict.fromkeys(("foreach", "for_each", "forEach", "for"), _EACH),
+    "block": "write its steps into the list, without `block` and `steps`: blocks begin with `parallel`, `if`, `while`"
+    " or `until`",
+}
+"""Hints for blocks that other engines have."""
 
 
 def read_branches(reading: Reading, node: Node, key: Key) -> dict[str, list[Fields]] | None:

@@ -130,9 +130,10 @@ def _some(limit: int | None) -> int:
 class AmbiguousRun(Conflict):
     """The text may mean several runs; `rows` are the newest of them."""
 
-    def __init__(self, text: str, rows: list[Summary]) -> None:
+    def __init__(self, text: str, rows: list[Summary], held: frozenset[str] = frozenset()) -> None:
         super().__init__(f"{text!r} may mean several runs: {', '.join(row.run for row in rows)}; type one of these ids")
         self.text, self.rows = text, rows
+        self.statuses = [shown_status(row.status, row.run in held) for row in rows]  # as people read them
 
 
 def find_run(views: Views, text: str | None, changes: bool = False) -> Summary:
@@ -158,7 +159,7 @@ def find_run(views: Views, text: str | None, changes: bool = False) -> Summary:
         return rows[0]
     if not rows:
         raise NotFound(_no_such_run(views, text))
-    raise AmbiguousRun(text, named or rows)
+    raise AmbiguousRun(text, named or rows, held_runs(views))
 
 
 def newest_run(views: Views) -> Summary:

@@ -4,8 +4,12 @@ from datetime import timedelta
 from itertools import islice
 from typing import Any
 
+from msgspec import structs
+
 from refold.core import times
 from refold.core.outcomes import Instant
+from refold.ports import Views
+from refold.queries.runs import is_over
 from refold.schedules.documents import Backfill, Schedule, TimeRecord
 from refold.schedules.times import Calendars, When, times_between
 
@@ -49,6 +53,11 @@ def schedule_object(schedule: Schedule) -> dict[str, Any]:
         "waiting": [times.stamp(each.planned) for each in schedule.waiting],
         "failures": schedule.failures,
     }
+
+
+def with_open_runs(views: Views, schedule: Schedule) -> Schedule:
+    """Return the schedule without the runs that are over: it learns of their end only when it looks at a time."""
+    return structs.replace(schedule, runs=tuple(each for each in schedule.runs if not is_over(views, each.run)))
 
 
 def time_object(record: TimeRecord) -> dict[str, Any]:

@@ -34,6 +34,11 @@ def unserved(views: Views, rows: Iterable[Summary]) -> set[str]:
     return {row.run for row in open_rows if not names or not serving(views, row)}
 
 
+def serves_every_run(views: Views) -> bool:
+    """Whether a live worker serves every run, and so the schedules."""
+    return any(name.startswith(ANY_RUN) for name in abilities(views))
+
+
 def serving_any(views: Views, bodies: frozenset[str]) -> list[str]:
     """The live workers that serve every run and have all this code."""
     workers = {worker: can.tools for worker, can in abilities(views).items() if worker.startswith(ANY_RUN)}

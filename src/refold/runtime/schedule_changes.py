@@ -301,6 +301,9 @@ def steer_backfill(store: Store, schedule: str, id: str, action: Literal["pause"
         if document is None:
             raise NotFound(f"schedule {schedule} has no backfill {id!r}")
         b: Backfill = read_backfill(document)
+        if action != "stop" and (b.stopped or b.is_over()):
+            state = "stopped" if b.stopped else "done"
+            raise Conflict(f"backfill {id} is {state}; a new one continues: `refold schedules backfill {schedule}`")
         if action == "stop":
             b = structs.replace(b, stopped=True, why="stopped by a person")
         else:

@@ -14,7 +14,7 @@ from refold.playbooks.schedule_file import ScheduleFile, read_schedule_file
 from refold.ports import Document, Store
 from refold.queries.reading import graph_of
 from refold.queries.runs import moment
-from refold.queries.schedules import backfill_object, preview_rows, schedule_object, time_object
+from refold.queries.schedules import backfill_object, preview_rows, schedule_object, time_object, with_open_runs
 from refold.runtime.children import check_inputs
 from refold.runtime.mailroom import Intake
 from refold.runtime.schedule_changes import (
@@ -144,7 +144,7 @@ async def _answer(call: Call, id: str, limit: int = 20, status: int = 200, **mor
     def look() -> tuple[dict[str, Any], str]:
         schedule, document = _found(call, id)
         views = call.service.views
-        shown = shown_schedule(schedule, call)
+        shown = shown_schedule(with_open_runs(views, schedule), call)
         shown["times"] = [time_object(each) for each in last_times(views, schedule, limit)] if limit else []
         shown["backfills"] = [backfill_object(each) for each in backfills_of(views, id)]
         return shown, _tag(document)

@@ -84,6 +84,10 @@ class Process(Struct, frozen=True):
             for each in beside:
                 each.cancel()
 
+    async def enrol(self) -> None:
+        """Let other processes know that this one executes every run, before its worker has claimed anything."""
+        await self.engine.advance(lambda: self.engine.store.enrol(self.worker.can))
+
     def late_loops(self) -> list[str]:
         """The loops that every run depends on and that have not turned for three of their periods."""
         loops = {"sweep": self.sweep.is_late(), "schedules": self.schedules is not None and self.schedules.is_late()}

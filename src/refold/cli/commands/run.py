@@ -627,7 +627,7 @@ def _leave(wanted: Wanted, asked: RunArguments) -> int:
             needed = "".join(
                 f" --code {shlex.quote(each)}" for each in (asked.file, *wanted.playbook.code) if is_code(each)
             )
-            out.print_message(f"no worker is running: start `refold worker{needed}`, or {name}")
+            out.print_message(f"no worker is running: start `refold worker{needed}{db_argument(asked.db)}`, or {name}")
     return exits.OK
 
 

@@ -384,7 +384,7 @@ def pause(run: str, db: str) -> None:
     No new work is started, and work that is running finishes. `refold runs resume` lifts the pause.
     """
     name = _send(db, run, Pause(who()))
-    out.print_message(f"{name} is paused; to continue: refold runs resume {name}")
+    out.print_message(f"{name} is paused; to continue: refold runs resume {name}{db_argument(db)}")
 
 
 @click.command()

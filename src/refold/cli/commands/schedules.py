@@ -14,6 +14,7 @@ from refold.cli import database, words
 from refold.cli import output as out
 from refold.cli.options import inputs, label_option, labels_of, output_option, store_option, who
 from refold.cli.steering import steering
+from refold.cli.unserved import tell_if_no_worker
 from refold.core import times
 from refold.core.outcomes import Instant
 from refold.errors import Conflict, InvalidValue, NotFound
@@ -26,6 +27,7 @@ from refold.queries.schedules import (
     schedule_object,
     schedule_state,
     time_object,
+    with_open_runs,
 )
 from refold.schedules.documents import Backfill, Schedule, TimeRecord
 from refold.schedules.times import Calendars, When
@@ -92,6 +94,8 @@ def create(file: str | None, replace: bool, output: str, db: str, **given: Any) 
         is_new = there.put_schedule(made.schedule, made.plans, found.source, replace=replace)
         schedule = find_schedule(there.views, made.schedule.id)
         lacking = _lacking_calendars(there.views, schedule)
+        if output == "table" and schedule.begins is not None:
+            tell_if_no_worker(there.views, db)
     for name in lacking:
         out.print_message(f"warning: there is no calendar {name!r}; it counts as empty until one is created")
     if output != "table":
@@ -154,6 +158,8 @@ def list_command(output: str, db: str) -> None:
             found += page
             if len(page) < 500:
                 break
+        if output == "table" and any(each.begins is not None for each in found):
+            tell_if_no_worker(views, db)
     if output != "table":
         out.print_json([schedule_object(each) for each in found], output)
         return
@@ -176,7 +182,7 @@ def show(name: str, limit: int, output: str, db: str) -> None:
     from refold.runtime.schedule_changes import backfills_of, find_schedule, last_times
 
     with database.reading(db) as views:
-        schedule = find_schedule(views, name)
+        schedule = with_open_runs(views, find_schedule(views, name))
         records, backfills = last_times(views, schedule, limit), backfills_of(views, name)
     if output != "table":
         shown = schedule_object(schedule)

@@ -139,6 +139,8 @@ async def _serve(wanted: Serving) -> None:
     async with open_process(db=wanted.db, settings=wanted.settings, claims=claims) as process:
         code = await _known_code(process.engine, wanted.code)
         engine = process.engine
+        if claims:
+            await process.enrol()
         kept = Kept(
             engine.store.views,
             engine,

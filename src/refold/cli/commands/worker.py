@@ -111,6 +111,8 @@ async def _serve(wanted: Serving) -> None:
 
                 await process.engine.register(load(target))
             mark = await load_folder(process, wanted.playbooks, wanted.code, None, say)
+            if not wanted.until_idle:
+                await process.enrol()
             say(_greeting(wanted, process))
             if wanted.until_idle:
                 await until_idle(process)

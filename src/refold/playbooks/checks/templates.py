@@ -231,6 +231,8 @@ def of_result(draft: StepDraft, catalog: Mapping[str, ToolInfo]) -> Shape | None
     if draft.block and draft.name == draft.block:
         return VERDICT
     match step.work:
+        case Call(tool="noop"):
+            return _of_noop(draft)
         case Call() | TaskPipeline():
             return _of_tool(step.work.tool, catalog)
         case Wait() if step.poll is not None:
@@ -239,6 +241,22 @@ def of_result(draft: StepDraft, catalog: Mapping[str, ToolInfo]) -> Shape | None
             return _of_tool(type(step.work).__name__.lower(), catalog)
         case _:
             return None
+
+
+def _of_noop(draft: StepDraft) -> Shape | None:
+    """The shape of what stands under `result`, which is the whole result; without it, that of the step's input."""
+    given = draft.step.input.get("$in")
+    if draft.block or given is None or "message" in given:
+        return None
+    if "result" in given:
+        return _of_literal(given["result"])
+    return _of_literal(draft.step.input["$let"]) or Shape({}, kind="an empty map")
+
+
+def _of_literal(value: Any) -> Shape | None:
+    if not isinstance(value, dict) or any(str(name).startswith("$") or "{" in str(name) for name in value):
+        return None
+    return Shape({str(name): _of_literal(each) for name, each in value.items()})
 
 
 def _of_tool(kind: str, catalog: Mapping[str, ToolInfo]) -> Shape | None:
@@ -369,7 +387,7 @@ class Reads:
             return PathProblem(path[:begin], "no-result", message, "write `result = …` in the code", "warning")
         missing = self._missing(path, draft, scope) if self._optional else None
         shape, begin = self._shape(path, step, begin, draft, scope)
-        return missing or (None if shape is None else self._gap(path, shape, begin))
+        return missing or (None if shape is None else self._gap(path, shape, begin, step))
 
     def _is_plain(self, path: Path, draft: StepDraft, scope: Scope) -> bool:
         """Whether a path is certainly valid: a name bound to the tool, or an input that always exists."""
@@ -422,14 +440,16 @@ class Reads:
             return self._inputs.get(path[0]), 1
         return None, 0
 
-    def _gap(self, path: Path, shape: Shape, begin: int) -> PathProblem | None:
+    def _gap(self, path: Path, shape: Shape, begin: int, step: StepDraft | None) -> PathProblem | None:
         found = gap(shape, path[begin:])
         if found is None:
             return None
         end = begin + found.at
         before, name = ".".join(path[:end]), path[end]
         guess = meant(name, found.shape.keys)
-        if guess:
+        if name == "result" and step is not None and end == begin:
+            hint = f"`{before}` is the result itself: write `{'.'.join((*path[:end], *path[end + 1 :]))}`"
+        elif guess:
             hint = f"did you mean `{before}.{guess}`?"
         elif found.shape.keys:
             hint = did_you_mean(name, found.shape.keys)
@@ -452,6 +472,8 @@ def _sets_no_result(draft: StepDraft) -> bool:
 EXPECTED = ("not-before", "maybe-missing")  # what a default or a test takes care of
 DOLLAR = re.compile(r"\$\{\{[^{}]*\}\}")
 """Matches an expression as GitHub writes it."""
+F_STRING = re.compile(r"""\{\{(?:[^{}]*[\s(\[,~+|])?[fF]['"]""")
+"""Matches a text with a prefix as Python has it."""
 FIX = "fix the template; this is where it stops making sense"
 HINTS = (
     ("there is no function 'now'", "write `{{ now }}`, without brackets: it is a text such as 2026-01-31T12:00:00Z"),
@@ -531,6 +553,8 @@ def _is_broken(reading: Reading, node: Node, undefined: str = "strict") -> bool:
         return False
     place = place_inside(reading.source, node, problem.line, problem.column)
     hint = next((hint for beginning, hint in HINTS if problem.message.startswith(beginning)), problem.hint or FIX)
+    if F_STRING.search(node.value):
+        hint = "templates have no f-strings; write the text around `{{ … }}`, or join with `~`: `{{ 'x' ~ run.id }}`"
     reading.at_place(place, "template-syntax", problem.message, hint)
     return True
 

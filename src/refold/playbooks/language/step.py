@@ -154,7 +154,6 @@ STEP = Table(
         "params": "write `input`",
         "outputs": "write `set: {ctx.name: …}` for what is needed later",
         "concurrency": "write `limit`; `refold limits set` says how many may run at a time",
-        "block": "leave it out: a `step` and the blocks `parallel`, `if`, `while` and `until` are items of the list",
         "try": "leave it out, and give the `step` an arc for failures: `next: {arcs: [{step: …, on: failure}]}`",
         "with": "write `input`",
         "retries": "write `retry: {attempts: …}`",
