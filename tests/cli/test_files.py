@@ -4,6 +4,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -221,3 +222,13 @@ def test_vacuum_gives_the_space_of_removed_runs_back(tmp_path: Path) -> None:
     assert after["free"] == 0
     assert after["size"] < before["size"] - 1_000_000
     assert refold(tmp_path, "db", "check").code == 0
+
+
+def test_doctor_sees_that_plans_of_runs_are_gone(tmp_path: Path) -> None:
+    assert refold(tmp_path, "run", playbook(tmp_path, noop("one")), "--name", "mine", "-q").code == 0
+    with closing(sqlite3.connect(tmp_path / "refold.db")) as file, file:
+        file.execute("delete from plans")
+    done = refold(tmp_path, "doctor", "-o", "json")
+    found = {each["about"]: each for each in done.data}
+    assert (done.code, found["plans"]["state"]) == (1, "error")
+    assert found["plans"]["detail"].startswith("run mine follows a plan that is not in the file (1 such plans)")

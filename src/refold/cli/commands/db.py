@@ -202,6 +202,11 @@ def _of_views(views: Views) -> Iterator[CheckResult]:
 def _of_runs(views: Views) -> Iterator[CheckResult]:
     for row in (each for status in UNDER_WAY for each in list_runs(views, RunFilter(status), MANY) if each.stuck):
         yield CheckResult("run", "error", f"{row.name or row.run} is stuck: {row.stuck}")
+    seen = {row.plan: row for row in list_runs(views, limit=MANY)}
+    lost = [row.name or row.run for plan, row in seen.items() if views.plan(plan) is None]
+    if lost:
+        why = f"run {lost[0]} follows a plan that is not in the file ({len(lost)} such plans): restore a backup"
+        yield CheckResult("plans", "error", f"{why}; `refold db check` names every run")
     yield CheckResult("workers", "ok", ", ".join(abilities(views)) or "no worker is running")
 
 
