@@ -263,6 +263,21 @@ def test_whoever_is_bound_is_read_by_its_kind(tmp_path: Path) -> None:
     assert (state["seen"], state["told"], state["said"]) == ({"q": "hey"}, "Say hey", "Hello hey")
 
 
+ASKED = """a: {type: agent, agent_ref: helper, input: {goal: 'Is {{ state.q }} fine?'}, output_key: told,
+    output_schema: {type: object, properties: {ok: {type: boolean}}, required: [ok]}}"""
+
+
+def test_a_reply_of_a_bound_agent_that_does_not_fit_its_schema_is_fed_back_a_bounded_number_of_times() -> None:
+    code = "def main(goal, prompt, retry_error):\n    return {'ok': bool(retry_error)} if retry_error else goal"
+    bound = Bindings(agents={"helper": Task(name="helper", kind="python", settings={"code": code})})
+    with engine() as running:
+        running.allow("agent", "python")
+        assert running.run(read_text(graph(ASKED), bound).plan, {"q": "it"}) == {"q": "it", "told": {"ok": True}}
+        never = Task(name="helper", kind="python", settings={"code": "def main(prompt):\n    return 'perhaps'"})
+        with pytest.raises(RunFailed, match="asked 3 times"):
+            running.run(read_text(graph(ASKED), Bindings(agents={"helper": never})).plan, {"q": "it"})
+
+
 def test_metadata_beside_a_workflow_is_a_warning_and_makes_it_no_playbook() -> None:
     made = read_text(graph("a: {}") + "metadata: {author: me}\n")
     assert (made.plan.language, [each.code for each in made.warnings]) == ("jamjet", ["unknown-key"])

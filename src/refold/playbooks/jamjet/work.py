@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 from refold.core.pipeline import Rule, Task, TaskPipeline, Template
 from refold.core.plan import Call, Fail, Gate, Wait, Work
 from refold.names import did_you_mean
-from refold.playbooks.bindings import Bindings, how_to_bind
+from refold.playbooks.bindings import Bindings, bound_data, how_to_bind
 from refold.playbooks.jamjet.drafts import GraphDraft, NodeDraft
 from refold.playbooks.jamjet.expressions import FILES, Expressions
 from refold.playbooks.jamjet.fields import Given
@@ -143,10 +143,7 @@ def _model(shop: Workshop, node: NodeDraft) -> NodeWork:
     task = bindings.models.get(ref) or bindings.model(actual)
     if task is None:
         return shop.unbound(node, "model_ref", "unknown-model", "model", "models", ref)
-    schema = schema_in(node.given.value("output_schema"))
-    if schema is not None and (flaw := schema_flaw(schema)) is not None:
-        shop.reading.at(node.place("output_schema"), "bad-value", f"{node.owner}: this is no JSON Schema: {flaw[1]}")
-        schema = None
+    schema = _schema_of(shop, node)
     info = {"node": "model", **shop.result_info(node)}
     if node.json or schema is not None:
         info["json"] = True
@@ -163,6 +160,14 @@ def _model(shop: Workshop, node: NodeDraft) -> NodeWork:
     given = {"input": input, "scope": {"$plain": {}}}
     work = TaskPipeline(tasks=(task,), single=True, timeout=_timeout_of(node, known))
     return NodeWork(work, given, info, model=tuple(dict.fromkeys((ref, actual))))
+
+
+def _schema_of(shop: Workshop, node: NodeDraft) -> dict[str, Any] | None:
+    schema = schema_in(node.given.value("output_schema"))
+    if schema is not None and (flaw := schema_flaw(schema)) is not None:
+        shop.reading.at(node.place("output_schema"), "bad-value", f"{node.owner}: this is no JSON Schema: {flaw[1]}")
+        return None
+    return schema
 
 
 def _timeout_of(node: NodeDraft, known: Given | None) -> float | None:
@@ -444,7 +449,24 @@ def _agent(shop: Workshop, node: NodeDraft) -> NodeWork:
     if task is None:
         return shop.unbound(node, "agent_ref", "unknown-agent", "agent", "agents", ref)
     input = {**arguments, "prompt": {"$json": arguments}} if "prompt" not in arguments else arguments
+    schema = _schema_of(shop, node)
+    if schema is not None:
+        task = _asked(task, ref, schema, [*input])
     return structs.replace(shop.bound_work(node, task, input, **info), names=(ref,))
+
+
+def _asked(task: Task, ref: str, schema: dict[str, Any], names: list[str]) -> Task:
+    """The tool `agent`, which asks the bound one again while its reply does not fit the schema."""
+    given = {name: "{{ prompt }}" if name == "prompt" else f"{{{{ inputs[{name!r}] }}}}" for name in names}
+    has_body = any(name in task.keys for name in ("json", "body", "form", "data"))
+    own: dict[str, Any] = {}
+    if task.kind == "mcp":
+        own = {"arguments": given}
+    elif task.kind == "http" and task.keys.get("method") != "GET":
+        own = {"method": "POST"} if has_body else {"method": "POST", "json": given}
+    bound = structs.replace(task, keys={**own, **task.keys})
+    keys = {"agent": ref, "prompt": "{{ input.prompt }}", "inputs": "{{ input }}", "schema": schema}
+    return Task(name="call", kind="agent", settings={"bound": bound_data(bound)}, keys=keys)
 
 
 def _subgraph(shop: Workshop, node: NodeDraft) -> NodeWork:

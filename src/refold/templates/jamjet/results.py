@@ -88,6 +88,11 @@ def _mcp(raw: Any) -> Any:
     return parsed(raw["text"])
 
 
+def _answer(raw: Any) -> Any:
+    """What an agent has answered, which fits its schema."""
+    return raw["output"] if isinstance(raw, dict) and "output" in raw else raw
+
+
 def _agent_task(raw: Any) -> Any:
     """The result of a task of an A2A agent: the data of its artifacts, or their text."""
     found = _last(raw)
@@ -139,6 +144,7 @@ READS: Mapping[str, Callable[[Any], Any]] = {
     "http": _http,
     "mcp": _mcp,
     "a2a": _agent_task,
+    "agent": _answer,
     "llm": _text,
     "shell": _printed,
     "container": _printed,
