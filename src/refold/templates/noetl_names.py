@@ -10,9 +10,9 @@ from refold.core.outcomes import Fault
 from refold.core.pipeline import TaskPipeline
 from refold.core.plan import bare_key
 from refold.core.read.template_scope import RunInfo, RunScope, step_value
-from refold.core.sql_results import STATEMENTS, is_sql_result
 from refold.core.state import FAILED, shown_life
 from refold.templates.json_paths import Selected
+from refold.templates.sql_results import STATEMENTS, is_sql_result
 
 RETRYABLE = frozenset(
     [

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NoReturn
 
-from refold.core.sql_results import STATEMENTS, is_sql_result
+from refold.templates.sql_results import STATEMENTS, is_sql_result
 
 MODULES = ("os", "json", "datetime", "uuid")
 KEPT = 64 * 1024  # characters of each stream that a result can hold
