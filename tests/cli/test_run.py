@@ -53,6 +53,13 @@ def test_a_failed_run_says_what_and_where_and_ends_with_1(tmp_path: Path) -> Non
     assert done.err.endswith("more: refold runs show mine\n")
 
 
+def test_a_step_that_waits_for_its_next_try_is_one_line_and_not_also_one_of_the_run(tmp_path: Path) -> None:
+    file = playbook(tmp_path, shell("one", "exit 3") + "\nretry: {attempts: 2, delay: 0.2s}")
+    err = refold(tmp_path, "run", file, "--name", "mine").err
+    assert "one: try 2" in err and "run mine: failed" in err
+    assert "run mine: waiting" not in err and "run mine: running" not in err
+
+
 def test_a_failure_in_python_names_the_class_and_the_line(tmp_path: Path) -> None:
     file = playbook(tmp_path, "step: one\ntool:\n  kind: python\n  code: |\n    data = {}\n    result = data['id']")
     done = refold(tmp_path, "run", file, "--name", "mine", "--progress", "tree")

@@ -15,6 +15,7 @@ from refold.cli.tree import PLAIN, PRETTY, Canvas, Glyphs, Meter, PlaybookLines,
 from refold.core.faults import fault_text
 from refold.core.outcomes import SECOND
 from refold.core.read.summary import Progress, StepProgress
+from refold.core.state import RUNNING, WAITING
 from refold.queries.runs import error_text
 
 MANY = 20  # lines shown together; further changes are only counted
@@ -59,7 +60,8 @@ class Changes:
             yield f"… and {len(changed) - MANY} more steps changed"
         if progress.status != self._status:
             self._status = progress.status
-            yield self._of_run(progress)
+            if not changed or progress.status not in (RUNNING, WAITING):  # the lines of the steps say it
+                yield self._of_run(progress)
 
     def objects(self, progress: Progress) -> Iterator[dict[str, Any]]:
         """Yield the changes as JSON objects."""
