@@ -24,7 +24,7 @@ from refold.python.session import Session
 from refold.python.state import State
 from refold.runtime.engine import RunReport
 from refold.runtime.handle import Request, Shown
-from refold.runtime.sync import Blocking
+from refold.runtime.sync import BlockingMethod
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 WIDE = 100  # letters of a signature that stand on one line
@@ -161,7 +161,9 @@ def _fields(node: ast.ClassDef, cls: type) -> list[tuple[str, str]]:
             _, _, comment = lines[each.lineno - 1].partition("  # ")
             about = extra.get(each.target.id) or comment
             rows.append((_quoted(ast.unparse(each)), about))
-    blocking = [name for name, each in vars(cls).items() if isinstance(each, Blocking) and _is_for_users(cls, name)]
+    blocking = [
+        name for name, each in vars(cls).items() if isinstance(each, BlockingMethod) and _is_for_users(cls, name)
+    ]
     if blocking:
         rows.append((", ".join(blocking), f"the methods of `{cls.__name__.removeprefix('Sync')}`"))
     written = {field.partition(":")[0] for field, _ in rows}

@@ -130,7 +130,7 @@ class Share(Struct, frozen=True):
 MOST_WEIGHT = 1000
 
 
-class Asked(Struct, gc=False):
+class ClaimRequest(Struct, gc=False):
     """Commands that a turn is to lease when everything else is written."""
 
     can: Abilities
@@ -269,7 +269,7 @@ class StoreTurn(Protocol):
         that its process has ended.
         """
 
-    def ask(self, can: Abilities, lease_for: float, limit: int) -> Asked:
+    def ask(self, can: Abilities, lease_for: float, limit: int) -> ClaimRequest:
         """Claim when the turn has written everything: the leases are known after the commit, and nothing in the turn
         depends on them. A store that is far away answers in the round trip of the commit."""
 

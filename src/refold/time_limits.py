@@ -11,7 +11,7 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any
 
-_clocks: ContextVar[tuple["Stopwatch | Limit", ...]] = ContextVar("clocks", default=())
+_clocks: ContextVar[tuple["Stopwatch | TimeLimit", ...]] = ContextVar("clocks", default=())
 """The clocks that measure the body that runs here."""
 
 
@@ -68,7 +68,7 @@ class Stopwatch:
                 self.delay = now - self._entered_at
 
 
-class Limit:
+class TimeLimit:
     """Like `asyncio.timeout`, but it does not run while the body waits for its turn."""
 
     def __init__(self, seconds: float | None) -> None:
@@ -81,7 +81,7 @@ class Limit:
     def expired(self) -> bool:
         return self._timeout.expired()
 
-    async def __aenter__(self) -> "Limit":
+    async def __aenter__(self) -> "TimeLimit":
         await self._timeout.__aenter__()
         self.owner = asyncio.current_task()
         self._token: Token[Any] = _clocks.set((*_clocks.get(), self))
@@ -110,7 +110,7 @@ class Limit:
                 self._timeout.reschedule(self._until + waited)
 
 
-def clocks_of_task() -> list["Stopwatch | Limit"]:
+def clocks_of_task() -> list["Stopwatch | TimeLimit"]:
     """Return the clocks that measure the body that runs in this task."""
     task = asyncio.current_task()
     return [each for each in _clocks.get() if each.owner is task]

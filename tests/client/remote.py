@@ -12,8 +12,8 @@ from msgspec import Struct
 from refold.client.worker import RemoteWorker, open_remote_worker
 from refold.ports import Store, Tool
 from refold.runtime.engine import Engine
-from refold.server.access import Token, permissions_of
-from refold.server.process import Kept, WebServer, listen, open_service, with_port
+from refold.server.access import AccessToken, permissions_of
+from refold.server.process import ServedStore, WebServer, listen, open_service, with_port
 from refold.server.service import ServerOptions, Service
 from refold.settings import Settings
 from refold.wiring import Process, open_process
@@ -33,7 +33,7 @@ class Serving(Struct):
         return self.process.engine
 
     async def token(self, role: str = "worker", **more: Any) -> str:
-        wanted = Token("", "", role, role, permissions_of(role), **more)
+        wanted = AccessToken("", "", role, role, permissions_of(role), **more)
         return (await self.service.credentials.create(wanted))[1]
 
 
@@ -52,7 +52,7 @@ async def serving(
     options = with_port(options, bound)
     async with open_process(db=db, store=store, settings=settings, claims=False, evaluate=evaluate) as process:
         engine = process.engine
-        kept = Kept(engine.store.views, engine, engine.store, engine.advance)
+        kept = ServedStore(engine.store.views, engine, engine.store, engine.advance)
         async with open_service(kept, options, "", {}, time.monotonic) as service:
             began = asyncio.Event()
             web = asyncio.create_task(WebServer(service, bound).run(began.set))

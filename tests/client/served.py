@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from refold.server.access import Token, permissions_of
-from refold.server.process import Kept, WebServer, listen, open_service, with_port
+from refold.server.access import AccessToken, permissions_of
+from refold.server.process import ServedStore, WebServer, listen, open_service, with_port
 from refold.server.service import ServerOptions
 from refold.settings import Settings
 from refold.wiring import open_process
@@ -35,7 +35,7 @@ class Served:
         self._thread.join(60)
 
     def token(self, role: str = "admin", name: str = "ann", **more: object) -> str:
-        wanted = Token("", "", name, role, permissions_of(role), **more)  # type: ignore[arg-type]
+        wanted = AccessToken("", "", name, role, permissions_of(role), **more)  # type: ignore[arg-type]
         made = asyncio.run_coroutine_threadsafe(self._service.credentials.create(wanted), self._loop)
         return made.result(60)[1]
 
@@ -54,7 +54,7 @@ class Served:
         quick = Settings(poll=0.1, sweep_every=0.1, processes=1)
         async with open_process(db=self._db, settings=quick, works=self._works) as process:
             engine = process.engine
-            kept = Kept(engine.store.views, engine, engine.store, engine.advance)
+            kept = ServedStore(engine.store.views, engine, engine.store, engine.advance)
             folder = "" if self._playbooks is None else str(self._playbooks)
             async with open_service(kept, options, folder, {}, time.monotonic) as service:
                 self._service, self.address = service, f"http://127.0.0.1:{options.port}"

@@ -10,7 +10,7 @@ from msgspec import json
 
 from refold import errors
 from refold.client.connection import Connection, error_of, is_private_way, problem_of, read_address
-from refold.client.connection import Reply as Answered
+from refold.client.connection import ServerReply as Answered
 
 TOKEN = "rfd_12345678_" + "s" * 43
 

@@ -15,7 +15,7 @@ from refold.errors import Conflict, RefoldError, RequestRefused, StepFailed, Unu
 from refold.plan import Plan, Step
 from refold.runtime.engine import Engine
 from refold.runtime.handle import Handle
-from refold.runtime.sync import Blocking, SyncEngine, SyncHandle
+from refold.runtime.sync import BlockingMethod, SyncEngine, SyncHandle
 
 SHORT = Settings(poll=0.05, sweep_every=0.05)
 USER: contextvars.ContextVar[str] = contextvars.ContextVar("user", default="nobody")
@@ -127,7 +127,7 @@ def test_everything_that_an_engine_does_is_there_without_async() -> None:
         return {name for name, value in inspect.getmembers(of, inspect.isfunction) if not name.startswith("_")}
 
     def blocking(of: type) -> set[str]:
-        found = {name for each in of.__mro__ for name, value in vars(each).items() if isinstance(value, Blocking)}
+        found = {name for each in of.__mro__ for name, value in vars(each).items() if isinstance(value, BlockingMethod)}
         return found | names(of)
 
     assert names(Engine) - inner - blocking(SyncEngine) == set()

@@ -8,7 +8,17 @@ from msgspec import structs
 from refold.core.outcomes import SECOND
 from refold.core.state import CANCELLED, COMPLETED, ENDING, FAILED, RUNNING
 from refold.core.times import instant, stamp
-from refold.schedules.decide import GONE, Look, jittered, look, resumed, to_cancel, triggered, with_start, without_start
+from refold.schedules.decide import (
+    GONE,
+    ScheduleDecision,
+    jittered,
+    look,
+    resumed,
+    to_cancel,
+    triggered,
+    with_start,
+    without_start,
+)
 from refold.schedules.documents import MOST_OPEN, MOST_WAITING, OpenRun, Rules, Schedule, Target, WaitingTime
 from refold.schedules.times import When
 
@@ -32,7 +42,7 @@ class House:
         self.starts: list[str] = []
         self.due: int | None = None
 
-    def take(self, found: Look, now: int) -> Look:
+    def take(self, found: ScheduleDecision, now: int) -> ScheduleDecision:
         if found.start is not None:
             run = f"run {stamp(found.start.planned)[11:16]}"
             self.starts.append(run)

@@ -338,9 +338,7 @@ async def test_a_name_that_the_keychain_does_not_have_is_that_of_a_stored_creden
     house = House(pg_local={"type": "postgres", "data": {"db_host": "h", "db_user": "u"}})
     chain = house.chain({"name": "api", "kind": "bearer", "token": "t"})
     assert dict(await chain.entry("pg_local")) == {"db_host": "h", "db_user": "u"}
-    with pytest.raises(
-        ToolFailed, match=r"it has api. As a stored secret: there is no secret 'other'"
-    ):
+    with pytest.raises(ToolFailed, match=r"it has api. As a stored secret: there is no secret 'other'"):
         await chain.entry("other")
 
 

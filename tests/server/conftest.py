@@ -11,8 +11,8 @@ import pytest
 from msgspec import Struct
 
 from refold.core.outcomes import Instant
-from refold.server.access import Token, permissions_of
-from refold.server.process import Kept, WebServer, listen, open_service, with_port
+from refold.server.access import AccessToken, permissions_of
+from refold.server.process import ServedStore, WebServer, listen, open_service, with_port
 from refold.server.service import ServerFacts, ServerOptions, Service, ShownSetting
 from refold.settings import Settings
 from refold.wiring import Process, open_process
@@ -54,7 +54,7 @@ class Server(Struct):
     clock: Clock
 
     async def token(self, role: str = "admin", name: str = "", minus: tuple[str, ...] = (), **more: Any) -> str:
-        wanted = Token("", "", name or role, role, permissions_of(role, minus=minus), **more)
+        wanted = AccessToken("", "", name or role, role, permissions_of(role, minus=minus), **more)
         return (await self.service.credentials.create(wanted))[1]
 
     def client(self, token: str = "", **headers: str) -> httpx2.AsyncClient:
@@ -104,11 +104,11 @@ async def served(
     async with open_process(db=folder / "refold.db", settings=quick, claims=claims, works=works) as process:
         engine, clock = process.engine, Clock()
         facts = ServerFacts("a file of SQLite", "refold.db", (ShownSetting("lease_for", lease_for, "default"),))
-        kept = Kept(
+        kept = ServedStore(
             engine.store.views, engine, engine.store, engine.advance, late_loops=process.late_loops, facts=facts
         )
         if read_only:
-            kept = Kept(engine.store.views)
+            kept = ServedStore(engine.store.views)
         async with open_service(kept, options, str(write_playbooks(folder / "playbooks")), {}, clock) as service:
             began = asyncio.Event()
             serving = asyncio.create_task(WebServer(service, bound).run(began.set))

@@ -80,7 +80,7 @@ async def test_a_refused_request_may_be_sent_again_and_an_abandoned_one_after_a_
     assert await kept.once("t", "k", b"x", answers) == (answer, True)
     now, documents = server.service.now(), kept._documents
     for at, is_done in ((now, False), (now - 61 * SECOND, True)):
-        abandoned = json.encode(repeats.Sent(hashlib.sha256(b"x").hexdigest(), at))
+        abandoned = json.encode(repeats.RequestRecord(hashlib.sha256(b"x").hexdigest(), at))
         await documents.put(repeats.REQUEST, hashlib.sha256(f"t/{at}".encode()).hexdigest(), abandoned)
         if is_done:
             assert await kept.once("t", str(at), b"x", answers) == (answer, False)

@@ -12,7 +12,7 @@ import pytest
 
 from refold.errors import ToolFailed
 from refold.tools.sql import sqlite
-from refold.tools.sql.driver import THREADS, Blocking, Driver, GivenUp, SharedConnection, Work
+from refold.tools.sql.driver import THREADS, BlockingCalls, Driver, GivenUp, SharedConnection, Work
 from refold.tools.sql.faults import failure
 from refold.tools.sql.request import request_of
 from tests.tools.calls import call, fault_of
@@ -66,8 +66,8 @@ def db() -> Iterator[Connection]:
 
 
 @pytest.fixture
-def blocking() -> Blocking:
-    return Blocking("stuck", PATIENCE)
+def blocking() -> BlockingCalls:
+    return BlockingCalls("stuck", PATIENCE)
 
 
 async def ends(doing: Any) -> Any:
@@ -75,7 +75,9 @@ async def ends(doing: Any) -> Any:
     return await asyncio.wait_for(doing, LONG / 2)
 
 
-async def test_a_call_that_is_out_of_time_ends_although_its_thread_does_not(db: Connection, blocking: Blocking) -> None:
+async def test_a_call_that_is_out_of_time_ends_although_its_thread_does_not(
+    db: Connection, blocking: BlockingCalls
+) -> None:
     work = Work(db.interrupt)
     with pytest.raises(GivenUp):
         await ends(blocking.run(work, lambda: db.execute("stuck"), 0.05))
@@ -84,7 +86,9 @@ async def test_a_call_that_is_out_of_time_ends_although_its_thread_does_not(db: 
     assert await ends(blocking.run(Work(), lambda: 7, 1.0)) == 7
 
 
-async def test_a_call_that_is_cancelled_ends_although_its_thread_does_not(db: Connection, blocking: Blocking) -> None:
+async def test_a_call_that_is_cancelled_ends_although_its_thread_does_not(
+    db: Connection, blocking: BlockingCalls
+) -> None:
     work = Work(db.interrupt)
     running = asyncio.create_task(blocking.run(work, lambda: db.execute("stuck"), None))
     assert await asyncio.to_thread(db.began.wait, LONG)
@@ -102,7 +106,7 @@ async def test_a_thread_that_ends_within_the_patience_is_not_given_up(db: Connec
 
     work = Work(heard)
     with pytest.raises(TimeoutError) as caught:
-        await Blocking("stuck", LONG).run(work, lambda: _fails_at_last(db), 0.05)
+        await BlockingCalls("stuck", LONG).run(work, lambda: _fails_at_last(db), 0.05)
     assert not isinstance(caught.value, GivenUp) and not work.given_up
 
 
@@ -111,7 +115,7 @@ def _fails_at_last(db: Connection) -> None:
     raise Stuck
 
 
-async def test_nothing_is_committed_for_nobody(db: Connection, blocking: Blocking) -> None:
+async def test_nothing_is_committed_for_nobody(db: Connection, blocking: BlockingCalls) -> None:
     request = request_of(call(), {"query": "stuck"}, "sqlite")
     work = Work(db.interrupt)
 
@@ -127,7 +131,7 @@ async def test_nothing_is_committed_for_nobody(db: Connection, blocking: Blockin
 
 
 async def test_a_connection_is_closed_by_the_thread_that_does_not_give_it_back(
-    db: Connection, blocking: Blocking
+    db: Connection, blocking: BlockingCalls
 ) -> None:
     async def use() -> None:
         async with SharedConnection(DRIVER, blocking, db.open) as held:
@@ -165,7 +169,7 @@ class Slow:
 
 
 async def test_a_connection_that_takes_for_ever_to_open_is_closed_when_it_is_open(
-    db: Connection, blocking: Blocking
+    db: Connection, blocking: BlockingCalls
 ) -> None:
     async def use() -> None:
         async with SharedConnection(DRIVER, blocking, lambda: Slow(db)):
@@ -180,7 +184,9 @@ async def test_a_connection_that_takes_for_ever_to_open_is_closed_when_it_is_ope
     assert await asyncio.to_thread(db.closed.wait, LONG)
 
 
-async def test_a_connection_is_closed_after_its_use_and_after_a_failure(db: Connection, blocking: Blocking) -> None:
+async def test_a_connection_is_closed_after_its_use_and_after_a_failure(
+    db: Connection, blocking: BlockingCalls
+) -> None:
     async with SharedConnection(DRIVER, blocking, db.open) as held:
         await held.run(lambda: held.db.execute("one"))
         assert not db.closed.is_set()
@@ -194,7 +200,7 @@ async def test_a_connection_is_closed_after_its_use_and_after_a_failure(db: Conn
 
 
 async def test_when_too_many_do_not_end_no_more_are_begun(db: Connection) -> None:
-    blocking = Blocking("stuck", 0.0)
+    blocking = BlockingCalls("stuck", 0.0)
     calls = (blocking.run(Work(), lambda: db.execute("stuck"), 0.01) for _ in range(THREADS))
     assert {type(each) for each in await asyncio.gather(*calls, return_exceptions=True)} == {GivenUp}
     with pytest.raises(ToolFailed) as caught:
@@ -227,11 +233,11 @@ async def test_a_step_says_that_its_statement_could_not_be_stopped_and_the_next_
 
 EXIT = """
 import asyncio, threading
-from refold.tools.sql.driver import Blocking, GivenUp, Work
+from refold.tools.sql.driver import BlockingCalls, GivenUp, Work
 
 async def main() -> None:
     try:
-        await Blocking("stuck", 0.1).run(Work(), threading.Event().wait, 0.1)
+        await BlockingCalls("stuck", 0.1).run(Work(), threading.Event().wait, 0.1)
     except GivenUp:
         print("gave up")
 

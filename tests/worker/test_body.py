@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from refold.worker.run_tool import Body
+from refold.worker.run_tool import StartedBody
 
 SEEN: ContextVar[str] = ContextVar("seen", default="outside")
 
@@ -18,7 +18,7 @@ async def test_a_body_that_does_not_wait_has_ended_when_it_has_begun() -> None:
     async def body() -> int:
         return 7
 
-    begun = Body(body())
+    begun = StartedBody(body())
     assert begun.ended and begun.result == 7 and not begun.is_cancelled()
     assert await asyncio.wait_for(begun.task, 60) is None, "what its task is told later is nobody's business"
 
@@ -30,7 +30,7 @@ async def test_a_body_has_a_task_of_its_own_before_and_after_it_waits() -> None:
         return [first, asyncio.current_task()]
 
     mine = asyncio.current_task()
-    begun = Body(body())
+    begun = StartedBody(body())
     assert not begun.ended and asyncio.current_task() is mine
     assert await begun.task == [begun.task, begun.task]
 
@@ -41,7 +41,7 @@ async def test_what_a_body_sets_in_its_context_stays_with_it() -> None:
         await asyncio.sleep(0)
         return SEEN.get()
 
-    begun = Body(body())
+    begun = StartedBody(body())
     assert SEEN.get() == "outside"
     assert await begun.task == "inside"
 
@@ -58,7 +58,7 @@ async def test_a_body_that_cancels_its_own_task_is_cancelled_and_nobody_else() -
         await asyncio.sleep(0)
 
     for coroutine in (at_once(), later()):
-        begun = Body(coroutine)
+        begun = StartedBody(coroutine)
         if not begun.ended:
             await asyncio.wait((begun.task,))
         assert begun.is_cancelled()
@@ -74,7 +74,7 @@ async def test_what_a_body_leaves_behind_may_cancel_its_task_and_reaches_nobody(
         loop.call_soon(task.cancel)
         return 1
 
-    begun = Body(body())
+    begun = StartedBody(body())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert begun.ended and begun.result == 1
@@ -96,13 +96,13 @@ async def test_a_cancel_before_the_task_has_run_reaches_what_the_body_waits_for(
         finally:
             seen.append("body")
 
-    begun = Body(body())
+    begun = StartedBody(body())
     await asyncio.sleep(0)
     begun.task.cancel()
     await asyncio.wait((begun.task,))
     assert begun.is_cancelled() and seen == ["inner", "body"]
 
-    bare = Body(asyncio.sleep(0))
+    bare = StartedBody(asyncio.sleep(0))
     bare.task.cancel()
     await asyncio.wait((bare.task,))
     assert bare.is_cancelled()
@@ -115,7 +115,7 @@ async def test_a_cancel_at_once_ends_a_task_that_the_body_has_begun() -> None:
         begun_by_body.append(asyncio.create_task(asyncio.Event().wait()))
         await begun_by_body[0]
 
-    begun = Body(body())
+    begun = StartedBody(body())
     begun.task.cancel()  # its task has not run yet
     await asyncio.wait((begun.task,))
     assert begun.is_cancelled() and begun_by_body[0].cancelled()
@@ -130,7 +130,7 @@ async def test_time_limits_inside_a_body_hold_from_its_first_step_on() -> None:
             return "in time"
         return "never"
 
-    assert await Body(body()).task == "in time"
+    assert await StartedBody(body()).task == "in time"
 
 
 async def test_what_a_body_raises_at_once_comes_out_where_it_was_begun() -> None:
@@ -138,7 +138,7 @@ async def test_what_a_body_raises_at_once_comes_out_where_it_was_begun() -> None
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Body(body())
+        StartedBody(body())
     assert asyncio.current_task() is not None
 
 
@@ -170,7 +170,7 @@ async def test_a_loop_that_makes_eager_tasks_begins_a_body_once() -> None:
     loop = asyncio.get_running_loop()
     loop.set_task_factory(lambda loop, coroutine, **options: asyncio.Task(Begun(coroutine), loop=loop, **options))
     try:
-        assert await Body(body()).task == 1
+        assert await StartedBody(body()).task == 1
     finally:
         loop.set_task_factory(None)
 
@@ -185,7 +185,7 @@ async def test_a_body_leaves_nothing_to_the_garbage_collector() -> None:
     gc.disable()
     try:
         for coroutine in (at_once(), later()):
-            begun = Body(coroutine)
+            begun = StartedBody(coroutine)
             await begun.task
             task = weakref.ref(begun.task)
             del begun

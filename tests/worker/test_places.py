@@ -6,7 +6,7 @@ from typing import Any
 
 from refold.core.commands import Command
 from refold.ports import Abilities, Done, Lease, ToolCall
-from refold.worker.loop import Places
+from refold.worker.loop import BodyPlaces
 from tests.worker.test_loop import HandDesk, until, working
 
 LIMITS = {"interpreter": 2}
@@ -106,7 +106,7 @@ async def test_a_body_that_fails_or_loses_its_lease_gives_its_place_back() -> No
 
 
 def test_places_that_are_reserved_are_not_offered_twice() -> None:
-    places = Places(LIMITS)
+    places = BodyPlaces(LIMITS)
     first, second, third = (places.reserve(1) for _ in range(3))
     assert (first, second, third) == ((("interpreter", 1),), (("interpreter", 1),), (("interpreter", 0),))
     assert places.release(first, "interpreter") is False  # it is in use now

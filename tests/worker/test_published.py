@@ -9,7 +9,7 @@ import pytest
 from refold.core.outcomes import Outcome
 from refold.errors import LeaseLost
 from refold.ports import Memory
-from refold.python.body_call import Published
+from refold.python.body_call import EventPublisher
 
 
 class Gone:
@@ -29,7 +29,7 @@ class Gone:
 async def test_what_could_not_be_shown_long_ago_is_told_when_all_should_be_there() -> None:
     told: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
-    published = Published(Gone(), 0)
+    published = EventPublisher(Gone(), 0)
     await published.put({"text": "a"})
     for _ in range(5):
         await asyncio.sleep(0)

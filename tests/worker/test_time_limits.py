@@ -17,10 +17,10 @@ from refold.core.outcomes import Report, Succeeded, TimedOut
 from refold.executors.inline import Threads
 from refold.playbooks.playbook import read
 from refold.settings import Settings
-from refold.time_limits import Limit, Stopwatch, began, waiting
+from refold.time_limits import Stopwatch, TimeLimit, began, waiting
 from refold.tools.catalog import CATALOG
 from refold.tools.sql import postgres as sql_postgres
-from refold.tools.sql.driver import Blocking, Work
+from refold.tools.sql.driver import BlockingCalls, Work
 from refold.tools.sql.postgres import PostgresTool
 from tests.alive import within
 from tests.tools.calls import call, engine, one_step
@@ -145,7 +145,7 @@ async def test_to_wait_for_a_thread_is_no_part_of_a_timeout() -> None:
 
 async def test_to_wait_for_a_thread_of_a_database_is_no_part_of_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("refold.tools.sql.driver.THREADS", 1)
-    blocking, go = Blocking("any"), threading.Event()
+    blocking, go = BlockingCalls("any"), threading.Event()
     held = asyncio.create_task(blocking.run(Work(), go.wait, None))
     await asyncio.sleep(0)
     waits = [
@@ -187,12 +187,12 @@ async def test_to_wait_for_a_connection_of_a_pool_is_no_part_of_a_timeout(
 
 
 async def _limited(seconds: float, work: Callable[[], Any]) -> Any:
-    async with Limit(seconds):
+    async with TimeLimit(seconds):
         return await work()
 
 
 async def test_a_limit_that_has_stood_still_has_the_rest_of_its_time() -> None:
-    limit = Limit(0.3)
+    limit = TimeLimit(0.3)
     loop = asyncio.get_running_loop()
     began_at = loop.time()
     with pytest.raises(TimeoutError):
@@ -210,13 +210,13 @@ async def test_what_waits_in_another_task_does_not_stop_a_limit() -> None:
             await asyncio.sleep(60)
 
     with pytest.raises(TimeoutError):
-        async with Limit(0.05):
+        async with TimeLimit(0.05):
             await asyncio.gather(wait())
 
 
 async def test_a_limit_that_has_run_out_is_left_alone_by_who_waits_all_the_same() -> None:
     with pytest.raises(TimeoutError):
-        async with Limit(0.01):
+        async with TimeLimit(0.01):
             try:
                 await asyncio.sleep(60)
             finally:

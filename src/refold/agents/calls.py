@@ -16,7 +16,7 @@ from refold.python.durable_calls import CallOptions
 PLAIN = CallOptions()
 
 
-class Called(Struct, frozen=True):
+class AgentCallInfo(Struct, frozen=True):
     """What a durable call of an agent is, for its record."""
 
     name: str  # of what is called: `search`, or the name of a model
@@ -38,7 +38,7 @@ class AgentCalls:
 
     async def once(
         self,
-        called: Called,
+        called: AgentCallInfo,
         work: Callable[[], Awaitable[Any]],
         used: Callable[[Any], Mapping[str, int | float]],
         options: CallOptions = PLAIN,

@@ -40,7 +40,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import Model
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
 
-from refold.agents.calls import AgentCalls, Called, agent_calls, durable
+from refold.agents.calls import AgentCallInfo, AgentCalls, agent_calls, durable
 from refold.core.plan import Retry
 from refold.errors import InvalidValue
 from refold.python.durable_calls import CallOptions, Span
@@ -153,17 +153,19 @@ class _Backend(CallableOperationBackend[CallSettings]):
         return await calls.once(called, body, used, config.options)
 
 
-def _called(calls: AgentCalls, operation_id: DurableOperationId, name: str, inputs: tuple[object, ...]) -> Called:
+def _called(
+    calls: AgentCalls, operation_id: DurableOperationId, name: str, inputs: tuple[object, ...]
+) -> AgentCallInfo:
     """Return what is called. Requests are numbered for each run of an agent, and tool calls have an id, so that it does
     not matter which of several that run at the same time is faster."""
     context = next((each for each in inputs if isinstance(each, RunContext)), None)
     run = "" if context is None else str(context.run_id).removeprefix(f"{calls.context.idempotency_key}/")
     if isinstance(operation_id, ModelRequestId):
-        return Called(operation_id.model_name, _numbered(calls, run), _asked(inputs))
+        return AgentCallInfo(operation_id.model_name, _numbered(calls, run), _asked(inputs))
     if isinstance(operation_id, ToolsetCallToolId):
         tool, about = _tool_called(inputs)
-        return Called(tool, _numbered(calls, f"{run}/{'' if context is None else context.tool_call_id}"), about)
-    return Called(name, _numbered(calls, run))
+        return AgentCallInfo(tool, _numbered(calls, f"{run}/{'' if context is None else context.tool_call_id}"), about)
+    return AgentCallInfo(name, _numbered(calls, run))
 
 
 def _numbered(calls: AgentCalls, key: str) -> str:

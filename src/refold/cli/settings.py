@@ -67,7 +67,7 @@ class Setting(Struct, frozen=True):
     origin: str
 
 
-class Loaded(Struct, frozen=True):
+class LoadedSettings(Struct, frozen=True):
     """All settings of a command. `file` is empty if there is no settings file."""
 
     engine: Settings
@@ -127,7 +127,7 @@ def wrong_place(
     return InvalidSettings(path, show(Problem(code, message, Place(*place), hint, length=length), path, text))
 
 
-def load(environment: Mapping[str, str], folder: str, defaults: Mapping[str, Any] = {}) -> Loaded:
+def load(environment: Mapping[str, str], folder: str, defaults: Mapping[str, Any] = {}) -> LoadedSettings:
     """Read all settings. `defaults` replace those of this file. Raises InvalidValue or NotFound."""
     file = find_file(environment, folder)
     if file is not None:
@@ -141,20 +141,22 @@ def load(environment: Mapping[str, str], folder: str, defaults: Mapping[str, Any
         ]
     engine, command = ({each.name: each.value for each in found[kind.__name__]} for kind in kinds)
     every = [*found[CommandSettings.__name__], *found[Settings.__name__]]
-    return Loaded(Settings(**engine), CommandSettings(**command), file.path if file is not None else "", tuple(every))
+    return LoadedSettings(
+        Settings(**engine), CommandSettings(**command), file.path if file is not None else "", tuple(every)
+    )
 
 
 OF_COMMANDS = {"private_addresses": True}  # defaults of commands, which run on the user's own machine
 _LOADED = "refold.settings"  # the settings of a command, in its context
 
 
-def loaded() -> Loaded:
+def loaded() -> LoadedSettings:
     """Return all settings, which are read once for each command. Raises InvalidValue or NotFound."""
     context = click.get_current_context(silent=True)
     known = {} if context is None else context.meta
     if _LOADED not in known:
         known[_LOADED] = load(os.environ, os.getcwd(), OF_COMMANDS)
-    found: Loaded = known[_LOADED]
+    found: LoadedSettings = known[_LOADED]
     return found
 
 

@@ -27,7 +27,7 @@ BUSY = (429, 502, 503, 504)  # the same request may be answered later
 LONGEST_DETAIL = 1000  # characters of an answer that is not a problem document
 
 
-class Reply(Struct, frozen=True):
+class ServerReply(Struct, frozen=True):
     """An answer of the server, whatever its status."""
 
     status: int
@@ -39,7 +39,7 @@ class Reply(Struct, frozen=True):
         return self.status < 400
 
 
-class Problem(Struct, frozen=True):
+class ServerProblem(Struct, frozen=True):
     """An error as the server describes it."""
 
     status: int = 0
@@ -111,7 +111,7 @@ class Connection:
         query: Mapping[str, Any] | Sequence[tuple[str, Any]] = (),
         headers: Mapping[str, str] = {},
         waits: float = 0.0,
-    ) -> Reply:
+    ) -> ServerReply:
         """Send one request once. `waits`: seconds for which the server may hold the answer back. Raises Unreachable."""
         pairs = list(query.items() if isinstance(query, Mapping) else query)
         try:
@@ -126,7 +126,7 @@ class Connection:
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             why = str(error) or type(error).__name__
             raise errors.Unreachable(f"{self.address} does not answer: {why}") from None
-        return Reply(answer.status_code, dict(answer.headers), answer.content)
+        return ServerReply(answer.status_code, dict(answer.headers), answer.content)
 
     async def repeated(
         self,
@@ -138,7 +138,7 @@ class Connection:
         headers: Mapping[str, str] = {},
         waits: float = 0.0,
         tries: int = TRIES,
-    ) -> Reply:
+    ) -> ServerReply:
         """Send a request that does no harm when it arrives twice, until the server answers it. Raises Unreachable."""
         for number in range(1, tries + 1):
             pause = self._pause(number)
@@ -174,7 +174,7 @@ class Connection:
         reply = await send(method, path, data, query=query, headers=typed, waits=waits)
         return self.data_of(reply)
 
-    def data_of(self, reply: Reply) -> Any:
+    def data_of(self, reply: ServerReply) -> Any:
         """Return the JSON of an answer; None if it has none. Raises the error that it stands for."""
         if not reply.is_good:
             raise error_of(problem_of(reply), self.address)
@@ -193,7 +193,7 @@ def segment(text: str) -> str:
     return quote(text, safe="")
 
 
-def problem_of(reply: Reply) -> Problem:
+def problem_of(reply: ServerReply) -> ServerProblem:
     """Read a problem document, or describe an answer that is none: a proxy may have written it."""
     try:
         found = json.decode(reply.body)
@@ -201,9 +201,9 @@ def problem_of(reply: Reply) -> Problem:
         found = None
     if not isinstance(found, dict) or not isinstance(found.get("code"), str):
         text = reply.body[:LONGEST_DETAIL].decode(errors="replace").strip()
-        return Problem(reply.status, "", f"status {reply.status}", text)
+        return ServerProblem(reply.status, "", f"status {reply.status}", text)
     known = {"type", "title", "status", "detail", "code", "trace_id", "errors"}
-    return Problem(
+    return ServerProblem(
         reply.status,
         found["code"],
         str(found.get("title", "")),
@@ -213,7 +213,7 @@ def problem_of(reply: Reply) -> Problem:
     )
 
 
-def error_of(problem: Problem, address: str) -> errors.RefoldError:
+def error_of(problem: ServerProblem, address: str) -> errors.RefoldError:
     """Return the error of Refold that a problem stands for, as if the database had been opened here."""
     text = problem.detail or problem.title
     match problem.status, problem.code:
@@ -237,6 +237,6 @@ def error_of(problem: Problem, address: str) -> errors.RefoldError:
     return errors.Conflict(f"{address} answered {problem.status}: {text}")
 
 
-def _retry_after(reply: Reply) -> float:
+def _retry_after(reply: ServerReply) -> float:
     text: str = reply.headers.get("retry-after", "")
     return float(text) if text.isdecimal() else 0.0

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from msgspec import DecodeError, Struct, json
 
 from refold import __version__
-from refold.client.connection import NAMESPACE, Connection, Reply, error_of, problem_of, segment
+from refold.client.connection import NAMESPACE, Connection, ServerReply, error_of, problem_of, segment
 from refold.core.codec import check_value
 from refold.core.faults import text_of
 from refold.core.outcomes import Awaited, Instant, Outcome, Succeeded
@@ -418,10 +418,10 @@ class RemoteDesk:
         reply = await self._asked(name, encoded(body), waits)
         return decoded(reply.body, kind)
 
-    async def _asked(self, name: str, body: bytes, waits: float = 0.0) -> Reply:
+    async def _asked(self, name: str, body: bytes, waits: float = 0.0) -> ServerReply:
         return await self._sent("POST", f"{DESK}/{name}", body, waits)
 
-    async def _sent(self, method: str, path: str, body: bytes = b"", waits: float = 0.0) -> Reply:
+    async def _sent(self, method: str, path: str, body: bytes = b"", waits: float = 0.0) -> ServerReply:
         """Send a call until it is answered; say hello again if the session is gone. Raises the error that the answer
         stands for."""
         async with self._on_this_loop() as connection:
@@ -439,7 +439,7 @@ class RemoteDesk:
                 return reply
             raise self._error(reply)
 
-    def _error(self, reply: Reply) -> RefoldError:
+    def _error(self, reply: ServerReply) -> RefoldError:
         problem = problem_of(reply)
         if (reply.status, problem.code) == (409, "lost"):
             return LeaseLost(problem.detail)

@@ -7,7 +7,7 @@ from typing import Any, NoReturn, TypeVar
 
 from msgspec import Raw, Struct, json
 
-from refold.client.connection import NAMESPACE, Connection, Reply, error_of, problem_of, segment
+from refold.client.connection import NAMESPACE, Connection, ServerReply, error_of, problem_of, segment
 from refold.core import codec
 from refold.core.fold.apply import Record
 from refold.core.outcomes import Instant
@@ -38,7 +38,7 @@ SOME = 100  # facts that one request names
 Pairs = Sequence[tuple[str, Any]]
 
 
-class Rows(Struct, frozen=True):
+class RowPage(Struct, frozen=True):
     items: list[Raw]
     more: bool
 
@@ -54,7 +54,7 @@ class Channel:
     def address(self) -> str:
         return self.connection.address
 
-    def get(self, path: str, pairs: Pairs = ()) -> Reply:
+    def get(self, path: str, pairs: Pairs = ()) -> ServerReply:
         """Raises the error that the answer stands for."""
         reply = self._runner.run(self.connection.repeated("GET", path, query=pairs))
         if not reply.is_good:
@@ -111,7 +111,7 @@ class RemoteViews:
         while limit is None or len(found) < limit:
             most = MOST if limit is None else min(limit - len(found), MOST)
             pairs = [("after", found[-1][0] if found else after), ("limit", most)]
-            part = self._get(f"runs/{segment(run)}/facts", Rows, pairs)
+            part = self._get(f"runs/{segment(run)}/facts", RowPage, pairs)
             found += map(_record, part.items)
             if not part.more or not part.items:
                 break
@@ -122,7 +122,7 @@ class RemoteViews:
         wanted = sorted(numbers)
         while wanted:
             pairs = [("number", each) for each in wanted[:SOME]]
-            part = self._get(f"runs/{segment(run)}/facts", Rows, pairs)
+            part = self._get(f"runs/{segment(run)}/facts", RowPage, pairs)
             found += map(_record, part.items)
             last = found[-1][0] if part.more else wanted[:SOME][-1]
             wanted = [each for each in wanted if each > last]
@@ -144,7 +144,7 @@ class RemoteViews:
         asked, seen = dict(pairs), 0
         while limit is None or seen < limit:
             asked["limit"] = MOST if limit is None else min(limit - seen, MOST)
-            part = self._get(f"runs/{segment(run)}/lines", Rows, list(asked.items()))
+            part = self._get(f"runs/{segment(run)}/lines", RowPage, list(asked.items()))
             for each in part.items:
                 number, line = json.decode(each, type=tuple[int, Any])
                 asked[place], seen = number, seen + 1

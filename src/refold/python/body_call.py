@@ -53,7 +53,7 @@ LINES_AHEAD = 1000  # published lines that may wait before a body has to wait fo
 LINES_PER_COMMIT = 500
 
 
-class Published:
+class EventPublisher:
     """Events that a body shows to the outside, in their order and without loss; a body that is too fast waits."""
 
     def __init__(self, meanwhile: Meanwhile, before: int) -> None:
@@ -115,7 +115,7 @@ class BodyCall:
         self.state = State(memory, definition.codec, call.command.progress)
         self.calls = RecordedCalls(memory, call.meanwhile, partial(_whole, services, call.run), self.state.check_open)
         progress = call.command.progress if isinstance(call.command.progress, dict) else {}
-        self.published = Published(call.meanwhile, progress.get("published", 0))
+        self.published = EventPublisher(call.meanwhile, progress.get("published", 0))
         self.events: list[Sent] = []
         self.usage: dict[str, int | float] = {}
 

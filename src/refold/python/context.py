@@ -21,7 +21,7 @@ from refold.core.retry import delay, may_retry
 from refold.core.times import seconds
 from refold.errors import InvalidValue
 from refold.python.annotations import classes_named, codec_for_call
-from refold.python.body_call import BodyCall, Published, fault_for_policy
+from refold.python.body_call import BodyCall, EventPublisher, fault_for_policy
 from refold.python.call_records import TASK, CalledFunction, TaskPlace, called_function
 from refold.python.children import Children, result_of
 from refold.python.definition import REQUEST, define, is_workflow
@@ -464,7 +464,7 @@ Wait = Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]
 """Begins a coroutine and blocks until it is done."""
 
 
-def published_by(context: Context) -> Published:
+def published_by(context: Context) -> EventPublisher:
     """Return what the body of a context has shown to those who follow the run."""
     return context._body_call.published
 

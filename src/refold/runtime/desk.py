@@ -21,7 +21,7 @@ from refold.core.outcomes import (
     Write,
 )
 from refold.errors import InvalidValue, LeaseLost, NotFound
-from refold.ports import Abilities, Advance, Asked, Done, Lease, Memory, Place, Store
+from refold.ports import Abilities, Advance, ClaimRequest, Done, Lease, Memory, Place, Store
 from refold.runtime.mail import Expect, Note, Settle, Wake
 from refold.runtime.mailroom import Mailroom
 
@@ -33,11 +33,11 @@ class LocalDesk:
         self.store, self.advance, self.mailroom = store, advance, mailroom
 
     async def claim(self, can: Abilities, lease_for: float) -> Lease | None:
-        def claim() -> Asked:
+        def claim() -> ClaimRequest:
             with self.store.turn([]) as turn:
                 return turn.ask(can, lease_for, 1)
 
-        asked: Asked = await self.advance(claim)
+        asked: ClaimRequest = await self.advance(claim)
         if asked.again is not None:
             self.mailroom.observer.limit_opens(asked.again)
         return next(iter(asked.leases), None)

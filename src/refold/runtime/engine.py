@@ -172,7 +172,7 @@ class Starter:
         return await self._engine.completed(workflow, inputs, named, self._options)
 
 
-class Service:
+class ServiceHealth:
     """Whether the background tasks of the process run. After one has failed, a caller that waits is cancelled by
     Refold and not by its own caller, so its run must not be cancelled."""
 
@@ -194,7 +194,7 @@ class EngineParts(Struct, frozen=True):
     waiters: RunWaiters
     code: Code  # of Python workflows
     workers: Callable[[], Mapping[str, Abilities]]  # workers that are alive, of this process and of others
-    service: Service
+    service: ServiceHealth
     contexts: CallerContexts
     queues: tuple[str, ...] | None = None  # queues that the worker of this process serves; None: all
     folder: str = ""  # the working directory of this process, and so of the steps of runs that it starts

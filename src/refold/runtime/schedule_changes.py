@@ -13,7 +13,7 @@ from refold.ports import Document, Store, StoreTurn, Views
 from refold.runtime.mailroom import Intake
 from refold.runtime.schedule_writes import put_look
 from refold.runtime.schedules import ScheduleReader, calendars_of, has_run
-from refold.schedules.decide import Look, due_of, jittered, resumed, triggered, with_start, without_start
+from refold.schedules.decide import ScheduleDecision, due_of, jittered, resumed, triggered, with_start, without_start
 from refold.schedules.documents import (
     BACKFILL,
     CALENDAR,
@@ -229,7 +229,9 @@ def trigger_schedule(intake: Intake, store: Store, id: str, overlap: Overlap | N
     raise AssertionError("the last try has returned or raised")
 
 
-def _triggered(intake: Intake, reader: ScheduleReader, document: Document, found: Look, now: Instant) -> TimeRecord:
+def _triggered(
+    intake: Intake, reader: ScheduleReader, document: Document, found: ScheduleDecision, now: Instant
+) -> TimeRecord:
     if found.start is None:
         with reader.store.turn([]) as turn:
             put_look(turn, document, found)

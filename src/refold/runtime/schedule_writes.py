@@ -10,7 +10,7 @@ from refold.core.state import TERMINAL
 from refold.errors import Conflict, Corrupt
 from refold.logs import WARNING, event, logger
 from refold.ports import Document, StoreTurn
-from refold.schedules.decide import GONE, Look, to_cancel, with_start, without_start
+from refold.schedules.decide import GONE, ScheduleDecision, to_cancel, with_start, without_start
 from refold.schedules.documents import (
     BACKFILL,
     KEPT_TIMES,
@@ -33,7 +33,7 @@ Status = Callable[[str], str]
 """Returns how a run stands now."""
 
 
-def put_look(turn: StoreTurn, document: Document, look: Look) -> None:
+def put_look(turn: StoreTurn, document: Document, look: ScheduleDecision) -> None:
     """Write a schedule and what happened to its times. Raises Conflict if somebody else has changed it."""
     turn.put_document(SCHEDULE, document.id, encoded(look.schedule), document.version, look.due)
     put_records(turn, document.id, look.records)
@@ -65,7 +65,7 @@ class FiringRider(Struct):
     """Moves a schedule in the commit that starts its run."""
 
     document: Document
-    look: Look
+    look: ScheduleDecision
     run: str
     status: Status
     exists: bool = False  # whether another start was first

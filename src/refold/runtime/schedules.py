@@ -35,7 +35,7 @@ from refold.runtime.schedule_writes import (
     put_look,
 )
 from refold.runtime.turn import Rider, Turns
-from refold.schedules.decide import GONE, Look, is_over, look, to_cancel, without_start
+from refold.schedules.decide import GONE, ScheduleDecision, is_over, look, to_cancel, without_start
 from refold.schedules.documents import (
     BACKFILL,
     CALENDAR,
@@ -74,7 +74,7 @@ class Decided(Struct, frozen=True):
     """What was decided about a schedule: to start a run, to cancel runs, or only to write what has changed."""
 
     document: Document
-    found: Look | None = None
+    found: ScheduleDecision | None = None
     firing: Firing | None = None
     cancels: Sequence[str] = ()
     changes: bool = False
@@ -110,7 +110,7 @@ class ScheduleReader:
             self._plans[hash] = PreparedPlan(data, hash, graph)
         return self._plans[hash]
 
-    def firing(self, document: Document, found: Look) -> Firing:
+    def firing(self, document: Document, found: ScheduleDecision) -> Firing:
         """Return what starts the run of a look. Raises InvalidValue or NotFound."""
         assert found.start is not None
         schedule, at = found.schedule, found.start.planned
@@ -271,7 +271,7 @@ class Schedules:
             self._rest(document, error)
             return Decided(document)
 
-    def _started(self, document: Document, found: Look) -> "Decided":
+    def _started(self, document: Document, found: ScheduleDecision) -> "Decided":
         try:
             return Decided(document, found, self.reader.firing(document, found), changes=True)
         except (InvalidValue, NotFound) as error:
@@ -321,7 +321,7 @@ class Schedules:
         except (RefoldError, CannotEvaluate) as error:
             self._rest(document, error)
 
-    def _tell(self, found: Look) -> None:
+    def _tell(self, found: ScheduleDecision) -> None:
         for record in found.records.values():
             if record.state in ("skipped", "missed"):
                 at = {"schedule": found.schedule.id, "planned": stamp(record.planned)}

@@ -91,7 +91,7 @@ class Face(Protocol):
     def thread(self) -> LoopThread: ...
 
 
-class Blocking(Generic[P, T]):
+class BlockingMethod(Generic[P, T]):
     """A method of the inner object, which returns when it is done."""
 
     def __init__(self, method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
@@ -126,19 +126,19 @@ class SyncHandle(Generic[R]):
         """Let the run follow this workflow from here on; see `Handle.migrate`."""
         return SyncHandle(self.thread.wait(self.inner.migrate(workflow, by)), self.thread)
 
-    pause = Blocking(Handle.pause)
-    resume = Blocking(Handle.resume)
-    cancel = Blocking(Handle.cancel)
-    get = Blocking(Handle.get)
-    latest = Blocking(Handle.latest)
-    request = Blocking(Handle.request)
-    signal = Blocking(Handle.signal)
-    requests = Blocking(Handle.requests)
-    answer = Blocking(Handle.answer)
-    export = Blocking(Handle.export)
-    why = Blocking(Handle.why)
-    usage = Blocking(Handle.usage)
-    progress = Blocking(Handle.progress)
+    pause = BlockingMethod(Handle.pause)
+    resume = BlockingMethod(Handle.resume)
+    cancel = BlockingMethod(Handle.cancel)
+    get = BlockingMethod(Handle.get)
+    latest = BlockingMethod(Handle.latest)
+    request = BlockingMethod(Handle.request)
+    signal = BlockingMethod(Handle.signal)
+    requests = BlockingMethod(Handle.requests)
+    answer = BlockingMethod(Handle.answer)
+    export = BlockingMethod(Handle.export)
+    why = BlockingMethod(Handle.why)
+    usage = BlockingMethod(Handle.usage)
+    progress = BlockingMethod(Handle.progress)
 
 
 async def _next(shown: AsyncIterator[T]) -> T | None:
@@ -231,29 +231,29 @@ class SyncEngine(SyncStarter):
         """A handle for a run that exists; see `Engine.attach`."""
         return SyncHandle(self.thread.wait(self.engine.attach(run, workflow)), self.thread)
 
-    register = Blocking(Engine.register)
-    result = Blocking(Engine.result)
-    wait = Blocking(Engine.wait)
-    show = Blocking(Engine.show)
-    runs = Blocking(Engine.runs)
-    history = Blocking(Engine.history)
-    logs = Blocking(Engine.logs)
-    export = Blocking(Engine.export)
-    restore = Blocking(Engine.restore)
-    signal = Blocking(Engine.signal)
-    decide = Blocking(Engine.decide)
-    pause = Blocking(Engine.pause)
-    resume = Blocking(Engine.resume)
-    retry = Blocking(Engine.retry)
-    cancel = Blocking(Engine.cancel)
-    migrate = Blocking(Engine.migrate)
-    migrate_all = Blocking(Engine.migrate_all)
-    retry_items = Blocking(Engine.retry_items)
-    cancel_items = Blocking(Engine.cancel_items)
-    progress = Blocking(Engine.progress)
-    questions = Blocking(Engine.questions)
-    current = Blocking(Engine.current)
-    request = Blocking(Engine.request)
+    register = BlockingMethod(Engine.register)
+    result = BlockingMethod(Engine.result)
+    wait = BlockingMethod(Engine.wait)
+    show = BlockingMethod(Engine.show)
+    runs = BlockingMethod(Engine.runs)
+    history = BlockingMethod(Engine.history)
+    logs = BlockingMethod(Engine.logs)
+    export = BlockingMethod(Engine.export)
+    restore = BlockingMethod(Engine.restore)
+    signal = BlockingMethod(Engine.signal)
+    decide = BlockingMethod(Engine.decide)
+    pause = BlockingMethod(Engine.pause)
+    resume = BlockingMethod(Engine.resume)
+    retry = BlockingMethod(Engine.retry)
+    cancel = BlockingMethod(Engine.cancel)
+    migrate = BlockingMethod(Engine.migrate)
+    migrate_all = BlockingMethod(Engine.migrate_all)
+    retry_items = BlockingMethod(Engine.retry_items)
+    cancel_items = BlockingMethod(Engine.cancel_items)
+    progress = BlockingMethod(Engine.progress)
+    questions = BlockingMethod(Engine.questions)
+    current = BlockingMethod(Engine.current)
+    request = BlockingMethod(Engine.request)
 
     def feed(self, cursor: str = "", *, follow: bool = False) -> Iterator[FeedFact]:
         """Every fact of every run behind a cursor; see `Engine.feed`."""

@@ -26,7 +26,7 @@ from refold.core.read.summary import summarize
 from refold.core.state import ENDING, RUNNING, TERMINAL, RunState
 from refold.errors import Ambiguous, Conflict, Corrupt, LeaseLost, NotFound, Outdated, RefoldError, Unavailable
 from refold.logs import DEBUG, ERROR, INFO, WARNING, event, logger
-from refold.ports import Asked, Hint, Lease, Memory, Offer, Place, Store, StoreTurn, Writes
+from refold.ports import ClaimRequest, Hint, Lease, Memory, Offer, Place, Store, StoreTurn, Writes
 from refold.queries.reading import replayed, stored_graph
 from refold.runtime.accept import MailReader, reported
 from refold.runtime.children import DEPTH, ChildLimits
@@ -266,7 +266,7 @@ class Turns:
         offer: Callable[[], Offer | None],
         hints: Mapping[str, Hint],
     ) -> None:
-        asked: list[tuple[Delivery, Asked]] = []
+        asked: list[tuple[Delivery, ClaimRequest]] = []
         offered = None
         with self.store.turn_from(hints) if hints else self.store.turn(sorted(by_run)) as turn:
             for run in by_run:  # in the order of their mail, so that the run that was due first continues first
@@ -492,7 +492,7 @@ class Turns:
             raise LeaseLost(f"{command} of run {run} is over")
         return memory_of(known.state, command)
 
-    def _ask_next(self, turn: StoreTurn, posts: list[Delivery]) -> list[tuple[Delivery, Asked]]:
+    def _ask_next(self, turn: StoreTurn, posts: list[Delivery]) -> list[tuple[Delivery, ClaimRequest]]:
         """Ask for one command for each worker that reported and can take another."""
         return [
             (post, turn.ask(post.mail.then, self.lease_for, 1))

@@ -27,7 +27,7 @@ class StartAt(Struct, frozen=True):
     how: str = ""
 
 
-class Look(Struct):
+class ScheduleDecision(Struct):
     """What was decided: the schedule as it is now, what is recorded, the time that starts, and runs to cancel."""
 
     schedule: Schedule
@@ -58,7 +58,7 @@ def due_of(schedule: Schedule, now: Instant) -> Instant | None:
     return now if to_cancel(schedule) else schedule.begins
 
 
-def look(schedule: Schedule, now: Instant, statuses: Mapping[str, str], calendars: Calendars) -> Look:
+def look(schedule: Schedule, now: Instant, statuses: Mapping[str, str], calendars: Calendars) -> ScheduleDecision:
     """Decide what follows now. At most one run starts; if more is to do, the schedule is due again at once.
 
     `statuses` has how each run of `schedule.runs` stands.
@@ -73,7 +73,7 @@ def look(schedule: Schedule, now: Instant, statuses: Mapping[str, str], calendar
 
 def triggered(
     schedule: Schedule, now: Instant, statuses: Mapping[str, str], calendars: Calendars, overlap: str = ""
-) -> Look:
+) -> ScheduleDecision:
     """Decide what follows if a person wants a run now; `overlap` replaces the policy of the schedule."""
     d = _Decision(schedule, now, calendars)
     d.note_ends(statuses)
@@ -217,7 +217,7 @@ class _Decision:
             else:
                 self.start = StartAt(first.planned, first.number)
 
-    def ended(self) -> Look:
+    def ended(self) -> ScheduleDecision:
         s = self.schedule
         planned = None if s.paused else next_time(s.when, s.cursor, self.calendars)
         begins = None
@@ -225,7 +225,7 @@ class _Decision:
             begins = jittered(s, planned, self.calendars)
         self._change(planned=planned, begins=begins)
         due = self.now if self.again else due_of(self.schedule, self.now)
-        return Look(self.schedule, self.records, self.start, due)
+        return ScheduleDecision(self.schedule, self.records, self.start, due)
 
     def _stop_runs(self) -> None:
         """Cancel the runs that are not over. Only the commit that notes a cancellation sends it, so it is sent once."""
@@ -248,7 +248,7 @@ def is_over(status: str) -> bool:
     return status in TERMINAL or status == GONE
 
 
-def with_start(look: Look, run: str, at: Instant, why: str = "") -> Look:
+def with_start(look: ScheduleDecision, run: str, at: Instant, why: str = "") -> ScheduleDecision:
     """Return what was decided, with the run that has started."""
     start = look.start
     assert start is not None
@@ -258,16 +258,16 @@ def with_start(look: Look, run: str, at: Instant, why: str = "") -> Look:
         runs=(*look.schedule.runs, OpenRun(run, start.planned)),
         previous=max(start.planned, look.schedule.previous or start.planned),
     )
-    return Look(schedule, {**look.records, start.number: record}, None, look.due)
+    return ScheduleDecision(schedule, {**look.records, start.number: record}, None, look.due)
 
 
-def without_start(look: Look, at: Instant, why: str) -> Look:
+def without_start(look: ScheduleDecision, at: Instant, why: str) -> ScheduleDecision:
     """Return what was decided, where the run could not be started."""
     start = look.start
     assert start is not None
     record = TimeRecord(planned=start.planned, state="missed", at=at, why=why, how=start.how)
     due = at if look.schedule.waiting and not look.schedule.paused else look.due
-    return Look(look.schedule, {**look.records, start.number: record}, None, due)
+    return ScheduleDecision(look.schedule, {**look.records, start.number: record}, None, due)
 
 
 def resumed(schedule: Schedule, now: Instant) -> Schedule:

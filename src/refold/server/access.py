@@ -62,7 +62,7 @@ class Deed(Struct, frozen=True):
     request: str
 
 
-class Token(Struct, frozen=True, omit_defaults=True):
+class AccessToken(Struct, frozen=True, omit_defaults=True):
     """A token as it is stored: the hash of its secret, and what it may do."""
 
     id: str

@@ -22,7 +22,7 @@ from refold.server.page_files import HEADERS
 from refold.server.problems import HttpProblem, forbidden, not_found, of_error, too_large, unauthenticated
 from refold.server.repeats import Answered
 from refold.server.requests import check_content, check_message, read_body, read_json, read_query
-from refold.server.routes import Answer, Call, Found, Route
+from refold.server.routes import Answer, Call, Route, RouteMatch
 from refold.server.service import Service
 from refold.server.table import TABLE
 from refold.wire import decoded
@@ -95,7 +95,7 @@ class App:
         await _response(answer, trace_id, closes, takes_gzip(request, found))(scope, receive, send)
         return None
 
-    async def _note(self, request: Request, found: Found, answer: Answer, caller: "Caller", trace_id: str) -> None:
+    async def _note(self, request: Request, found: RouteMatch, answer: Answer, caller: "Caller", trace_id: str) -> None:
         """Audit what changes something, gives a run away, or was refused for its credential."""
         note, route = self.service.note, found.route
         if note is None:
@@ -114,7 +114,7 @@ class App:
         except RefoldError as error:
             event(log, ERROR, "the audit log could not be written", request=trace_id, action=action, error=error)
 
-    async def _answered(self, request: Request, found: Found, trace_id: str, caller: "Caller") -> Answer:
+    async def _answered(self, request: Request, found: RouteMatch, trace_id: str, caller: "Caller") -> Answer:
         headers = _headers(request)
         self._check_host(headers)
         self._check_origin(request.method, headers)
@@ -239,7 +239,7 @@ def _headers(request: Request) -> dict[str, str]:
     return found
 
 
-def _unknown(found: Found) -> HttpProblem:
+def _unknown(found: RouteMatch) -> HttpProblem:
     if found.allowed:
         why = f"this address takes {', '.join(found.allowed)}"
         return HttpProblem(405, "method_not_allowed", "Wrong method", why, headers={"allow": ", ".join(found.allowed)})
@@ -290,7 +290,7 @@ def _response(answer: Answer, trace_id: str, closes: bool, gzips: bool) -> Respo
     return Response(data, answer.status, {**headers, "content-type": answer.media})
 
 
-def takes_gzip(request: Request, found: Found) -> bool:
+def takes_gzip(request: Request, found: RouteMatch) -> bool:
     """Whether the client has asked for a compressed answer. What workers exchange is small or is compressed already."""
     if found.route is not None and found.route.need == "work":
         return False

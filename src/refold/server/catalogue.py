@@ -20,14 +20,14 @@ DEFINITIONS = "workflow"  # the kind of documents
 ENDINGS = (".yaml", ".yml")
 
 
-class Definition(Struct, frozen=True):
+class StoredDefinition(Struct, frozen=True):
     """The text of a playbook that was stored through the API."""
 
     text: str
     by: str
 
 
-class Entry(Struct, frozen=True):
+class CatalogueEntry(Struct, frozen=True):
     """A workflow of the catalogue. One that cannot be read has the problem instead of a plan."""
 
     name: str
@@ -42,19 +42,19 @@ class Entry(Struct, frozen=True):
 class Catalogue:
     def __init__(self, documents: Documents, read: Read, folder: str, code: Mapping[str, tuple[Any, Plan]]) -> None:
         self._documents, self._read, self._folder, self._code = documents, read, folder, code
-        self._files: dict[str, tuple[tuple[int, int], Entry]] = {}
+        self._files: dict[str, tuple[tuple[int, int], CatalogueEntry]] = {}
 
-    async def entries(self) -> list[Entry]:
+    async def entries(self) -> list[CatalogueEntry]:
         """All of them by name: what is stored wins over a file of the same name, and a file over code."""
-        found = {name: Entry(name, "code", workflow, plan) for name, (workflow, plan) in self._code.items()}
+        found = {name: CatalogueEntry(name, "code", workflow, plan) for name, (workflow, plan) in self._code.items()}
         for entry in await self._read(self._of_folder):
             found[entry.name] = entry
         for each in await self._documents.all(DEFINITIONS):
-            stored = json.decode(each.data, type=Definition)
+            stored = json.decode(each.data, type=StoredDefinition)
             found[each.id] = await self._read(lambda: stored_entry(each.id, stored, each.version))  # noqa: B023
         return sorted(found.values(), key=lambda entry: entry.name)
 
-    async def find(self, name: str) -> Entry:
+    async def find(self, name: str) -> CatalogueEntry:
         """Raises NotFound, or InvalidPlan if it cannot be read."""
         entries = {entry.name: entry for entry in await self.entries()}
         if name not in entries:
@@ -63,14 +63,14 @@ class Catalogue:
             raise InvalidPlan([entries[name].problem])
         return entries[name]
 
-    async def put(self, name: str, text: str, by: str, version: int) -> Entry:
+    async def put(self, name: str, text: str, by: str, version: int) -> CatalogueEntry:
         """Store a playbook under its name. Raises InvalidPlan, or Conflict if it has another version."""
-        definition = Definition(text, by)
+        definition = StoredDefinition(text, by)
         entry = await self._read(lambda: checked_entry(name, definition))
         new = await self._documents.put(DEFINITIONS, name, json.encode(definition), version)
-        return Entry(name, "stored", entry.workflow, entry.plan, text, "", new)
+        return CatalogueEntry(name, "stored", entry.workflow, entry.plan, text, "", new)
 
-    def _of_folder(self) -> list[Entry]:
+    def _of_folder(self) -> list[CatalogueEntry]:
         """Files that have not changed since the last look are not read again."""
         if not self._folder:
             return []
@@ -78,7 +78,7 @@ class Catalogue:
             names = sorted(each for each in os.listdir(self._folder) if each.endswith(ENDINGS))
         except OSError as error:
             raise NotFound(f"the folder of playbooks cannot be read: {error.strerror}") from None
-        found: dict[str, tuple[tuple[int, int], Entry]] = {}
+        found: dict[str, tuple[tuple[int, int], CatalogueEntry]] = {}
         for name in names:
             path = os.path.join(self._folder, name)
             try:
@@ -92,23 +92,23 @@ class Catalogue:
         return [entry for _, entry in found.values() if entry is not NOT_A_WORKFLOW]
 
 
-NOT_A_WORKFLOW = Entry("", "file")
+NOT_A_WORKFLOW = CatalogueEntry("", "file")
 
 
-def _file_entry(path: str) -> Entry:
+def _file_entry(path: str) -> CatalogueEntry:
     try:
         with open(path, "rb") as opened:
             text = opened.read().decode()
     except (OSError, UnicodeDecodeError) as error:
-        return Entry(os.path.basename(path), "file", problem=f"the file cannot be read: {error}")
+        return CatalogueEntry(os.path.basename(path), "file", problem=f"the file cannot be read: {error}")
     if _kind(text) == "Schedule":
         return NOT_A_WORKFLOW
     try:
         made = playbook(path)
     except InvalidPlan as error:
         name = os.path.basename(path)
-        return Entry(name, "file", source=text, problem=str(error).replace(path, name))
-    return Entry(made.plan.name, "file", made, made.plan, text)
+        return CatalogueEntry(name, "file", source=text, problem=str(error).replace(path, name))
+    return CatalogueEntry(made.plan.name, "file", made, made.plan, text)
 
 
 def _kind(text: str) -> str:
@@ -118,15 +118,15 @@ def _kind(text: str) -> str:
     return ""
 
 
-def stored_entry(name: str, stored: Definition, version: int) -> Entry:
+def stored_entry(name: str, stored: StoredDefinition, version: int) -> CatalogueEntry:
     try:
         made = _read_text(name, stored.text)
     except InvalidPlan as error:
-        return Entry(name, "stored", source=stored.text, problem=str(error), version=version)
-    return Entry(name, "stored", made, made.plan, stored.text, version=version)
+        return CatalogueEntry(name, "stored", source=stored.text, problem=str(error), version=version)
+    return CatalogueEntry(name, "stored", made, made.plan, stored.text, version=version)
 
 
-def checked_entry(name: str, definition: Definition) -> Entry:
+def checked_entry(name: str, definition: StoredDefinition) -> CatalogueEntry:
     """Raises InvalidPlan."""
     entry = checked_text(definition, name)
     if entry.name != name:
@@ -134,10 +134,10 @@ def checked_entry(name: str, definition: Definition) -> Entry:
     return entry
 
 
-def checked_text(definition: Definition, name: str = "definition") -> Entry:
+def checked_text(definition: StoredDefinition, name: str = "definition") -> CatalogueEntry:
     """Raises InvalidPlan."""
     made = _read_text(name, definition.text)
-    return Entry(made.plan.name, "stored", made, made.plan, definition.text)
+    return CatalogueEntry(made.plan.name, "stored", made, made.plan, definition.text)
 
 
 def _read_text(name: str, text: str) -> Playbook:

@@ -16,7 +16,7 @@ AT_ONCE = 5000  # runs that one look takes
 log = logger("server")
 
 
-class Listener:
+class ChangeListener:
     """What has changed since the last `take`; `changed` is set when there is something."""
 
     def __init__(self, run: str = "") -> None:
@@ -48,14 +48,14 @@ class Listener:
 class Changes:
     def __init__(self, views: Views, read: Read) -> None:
         self._views, self._read = views, read
-        self._listeners: set[Listener] = set()
+        self._listeners: set[ChangeListener] = set()
         self._wanted = asyncio.Event()
 
     @contextmanager
-    def listening(self, run: str = "") -> Iterator[Listener]:
+    def listening(self, run: str = "") -> Iterator[ChangeListener]:
         """Listen to one run, or to all. What changes after the first look is not missed; read the store once after
         entering."""
-        listener = Listener(run)
+        listener = ChangeListener(run)
         self._listeners.add(listener)
         self._wanted.set()
         try:

@@ -10,7 +10,7 @@ from msgspec import Struct, json, structs
 from refold.core.outcomes import SECOND, Instant
 from refold.errors import Conflict, InvalidValue, NotFound
 from refold.server import access
-from refold.server.access import Credential, Token
+from refold.server.access import AccessToken, Credential
 from refold.server.documents import Documents
 from refold.server.problems import HttpProblem, unauthenticated
 
@@ -26,7 +26,7 @@ ADDRESSES = 10_000  # whose failures are counted at a time
 MARK = "x-refold"  # the header without which a cookie does not count
 
 
-class Session(Struct, frozen=True):
+class BrowserSession(Struct, frozen=True):
     """A browser that has signed in: what its cookie stands for."""
 
     token: str
@@ -72,7 +72,7 @@ class Credentials:
         self._documents, self._now, self._failures = documents, now, failures
         self.cookie = f"refold-{port}"  # cookies do not know ports, so the name has the port
 
-    async def create(self, token: Token) -> tuple[Token, str]:
+    async def create(self, token: AccessToken) -> tuple[AccessToken, str]:
         """Store a new token; return it and its text, which is shown once and kept nowhere."""
         secret = access.new_secret()
         while True:
@@ -81,8 +81,8 @@ class Credentials:
                 await self._documents.put(TOKENS, made.id, json.encode(made))
                 return made, access.written_token(made.id, secret)
 
-    async def tokens(self) -> list[Token]:
-        return [json.decode(each.data, type=Token) for each in await self._documents.all(TOKENS)]
+    async def tokens(self) -> list[AccessToken]:
+        return [json.decode(each.data, type=AccessToken) for each in await self._documents.all(TOKENS)]
 
     async def revoke(self, id: str) -> None:
         """Delete a token. It ends sessions and streams too, because each of them asks for it. Raises NotFound."""
@@ -128,11 +128,11 @@ class Credentials:
             return ""
         return found.value if found is not None else ""
 
-    async def of_token(self, text: str) -> Token | None:
+    async def of_token(self, text: str) -> AccessToken | None:
         """The valid token that is written so. An unknown one costs as much time as a wrong one."""
         parts = access.read_token(text)
         found = await self._documents.get(TOKENS, parts[0]) if parts is not None else None
-        stored = json.decode(found.data, type=Token) if found is not None else None
+        stored = json.decode(found.data, type=AccessToken) if found is not None else None
         right = access.is_secret_of(stored.hash if stored is not None else "", parts[1] if parts is not None else text)
         if stored is None or found is None or not right or not stored.is_valid(self._now()):
             return None
@@ -146,20 +146,20 @@ class Credentials:
         found = await self._documents.get(SESSIONS, session)
         if found is None:
             return None
-        stored = json.decode(found.data, type=Session)
+        stored = json.decode(found.data, type=BrowserSession)
         token = await self._token(stored.token)
         if token is None or stored.until <= self._now():
             await self.sign_out(session)
             return None
         if stored.until - self._now() < SESSION_FOR - RENEWED_AFTER:
             with suppress(Conflict):
-                renewed = Session(stored.token, self._now() + SESSION_FOR)
+                renewed = BrowserSession(stored.token, self._now() + SESSION_FOR)
                 await self._documents.put(SESSIONS, session, json.encode(renewed), found.version)
         return token.credential()
 
-    async def _token(self, id: str) -> Token | None:
+    async def _token(self, id: str) -> AccessToken | None:
         found = await self._documents.get(TOKENS, id)
-        token = json.decode(found.data, type=Token) if found is not None else None
+        token = json.decode(found.data, type=AccessToken) if found is not None else None
         return token if token is not None and token.is_valid(self._now()) else None
 
     async def is_valid(self, credential: Credential, session: str) -> bool:
@@ -191,7 +191,7 @@ class Credentials:
                 "this sign-in link was used or has expired: `refold token link` makes another"
             ) from None
         secret = access.new_secret()
-        session = Session(token.id, self._now() + SESSION_FOR)
+        session = BrowserSession(token.id, self._now() + SESSION_FOR)
         await self._documents.put(SESSIONS, access.hash_of(secret), json.encode(session))
         return secret, token.credential()
 
@@ -203,7 +203,7 @@ class Credentials:
 
     async def tidy(self) -> None:
         """Remove sessions and tickets that have ended."""
-        forms: tuple[tuple[str, type[Session | Ticket]], ...] = ((SESSIONS, Session), (TICKETS, Ticket))
+        forms: tuple[tuple[str, type[BrowserSession | Ticket]], ...] = ((SESSIONS, BrowserSession), (TICKETS, Ticket))
         for kind, form in forms:
             for each in await self._documents.all(kind):
                 if json.decode(each.data, type=form).until <= self._now():

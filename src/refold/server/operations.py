@@ -162,7 +162,7 @@ def chosen_rows(views: Views, body: OperationBody, now: Instant) -> Iterator[Sum
             yield row
 
 
-class Counted(Struct):
+class OperationCounts(Struct):
     """What the first step of an operation found."""
 
     pinned: list[str]
@@ -171,9 +171,9 @@ class Counted(Struct):
     why: dict[str, int]  # how many by reason
 
 
-def counted(rows: Iterable[Summary], body: OperationBody, credential: Credential) -> Counted:
+def counted(rows: Iterable[Summary], body: OperationBody, credential: Credential) -> OperationCounts:
     """Raises HttpProblem if there are more than MOST."""
-    found, reasons = Counted([], [], [], {}), Counter[str]()
+    found, reasons = OperationCounts([], [], [], {}), Counter[str]()
     for row in rows:
         if not credential.sees(row.workflow):
             if body.ids is not None:
@@ -404,8 +404,8 @@ def check_operation(body: OperationBody) -> None:
         raise InvalidValue("filter.status", f"{strange[0]!r} is not one of {', '.join(STATUSES)}")
 
 
-def counted_schedules(views: Views, body: OperationBody, credential: Credential) -> Counted:
-    found, reasons, after = Counted([], [], [], {}), Counter[str](), ""
+def counted_schedules(views: Views, body: OperationBody, credential: Credential) -> OperationCounts:
+    found, reasons, after = OperationCounts([], [], [], {}), Counter[str](), ""
     wanted = None if body.ids is None else set(body.ids)
     while page := list_schedules(views, after, 200):
         for each in page:

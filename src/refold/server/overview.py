@@ -13,7 +13,7 @@ from refold.ports import RunFilter, Views
 from refold.queries.dead_letters import FailureGroup, dismiss, failure_groups, letters_of
 from refold.queries.gates import waiting_for_people
 from refold.queries.runs import STATUSES, stamp
-from refold.server.catalogue import Entry
+from refold.server.catalogue import CatalogueEntry
 from refold.server.desk_sessions import DeskSession, remote_workers
 from refold.server.problems import HttpProblem
 from refold.server.routes import Answer, Call
@@ -150,11 +150,11 @@ async def list_workflows(call: Call) -> Answer:
     return Answer({"items": [_entry_object(each) for each in _visible(entries, call)]})
 
 
-def _visible(entries: Iterable[Entry], call: Call) -> list[Entry]:
+def _visible(entries: Iterable[CatalogueEntry], call: Call) -> list[CatalogueEntry]:
     return [each for each in entries if call.credential.sees(each.name)]
 
 
-def _entry_object(entry: Entry) -> dict[str, Any]:
+def _entry_object(entry: CatalogueEntry) -> dict[str, Any]:
     plan = entry.plan
     return {
         "name": entry.name,
@@ -215,11 +215,13 @@ def encoded_schema() -> bytes:
 async def check_workflow(call: Call) -> Answer:
     """Check a playbook without storing it."""
     from refold.errors import InvalidPlan
-    from refold.server.catalogue import Definition, checked_text
+    from refold.server.catalogue import StoredDefinition, checked_text
     from refold.server.problems import of_error
 
     try:
-        entry = await call.service.read(lambda: checked_text(Definition(call.body.definition, call.credential.name)))
+        entry = await call.service.read(
+            lambda: checked_text(StoredDefinition(call.body.definition, call.credential.name))
+        )
     except InvalidPlan as error:
         return Answer({"valid": False, "problems": of_error(error).problems, "workflow": None})
     return Answer({"valid": True, "problems": [], "workflow": _entry_object(entry)})

@@ -18,7 +18,7 @@ from refold.logs import WARNING, event, logger
 from refold.ports import Advance, Store, Views
 from refold.runtime.desk import LocalDesk
 from refold.runtime.engine import Engine
-from refold.server.access import Token, permissions_of
+from refold.server.access import AccessToken, permissions_of
 from refold.server.app import App, is_loopback
 from refold.server.audit import AuditLog
 from refold.server.catalogue import Catalogue
@@ -42,7 +42,7 @@ BIGGEST_HEAD = 16 * 1024  # bytes of the head of a request
 MOST_CONNECTIONS = 1000
 
 
-class Kept(Struct, frozen=True):
+class ServedStore(Struct, frozen=True):
     """What a server works on. Without a store it only reads."""
 
     views: Views
@@ -69,7 +69,11 @@ def check_address(options: ServerOptions, plain_http: bool) -> None:
 
 @asynccontextmanager
 async def open_service(
-    kept: Kept, options: ServerOptions, folder: str, code: Mapping[str, tuple[Any, Plan]], now: Callable[[], float]
+    kept: ServedStore,
+    options: ServerOptions,
+    folder: str,
+    code: Mapping[str, tuple[Any, Plan]],
+    now: Callable[[], float],
 ) -> AsyncIterator[Service]:
     read = Readers()
     documents: Documents = LocalDocuments()
@@ -127,7 +131,7 @@ async def _cursor_key(documents: Documents) -> bytes:
 
 
 def _desk_of(
-    kept: Kept, read: Readers, documents: Documents, key: bytes
+    kept: ServedStore, read: Readers, documents: Documents, key: bytes
 ) -> Callable[[asyncio.Event], RemoteDesk] | None:
     """Return what makes the desk of remote workers, over the mailroom of this process. It needs the store itself."""
     store, advance, engine = kept.store, kept.advance, kept.engine
@@ -142,7 +146,7 @@ def _desk_of(
     )
 
 
-def _why_not_ready(kept: Kept) -> str:
+def _why_not_ready(kept: ServedStore) -> str:
     try:
         health = kept.views.health()
     except (Unusable, Corrupt) as error:
@@ -198,7 +202,7 @@ async def first_token(service: Service, address: str) -> FirstToken | None:
     """Make a token for an administrator if there is none at all."""
     if await service.credentials.tokens():
         return None
-    wanted = Token("", "", "admin", "admin", permissions_of("admin"))
+    wanted = AccessToken("", "", "admin", "admin", permissions_of("admin"))
     token, text = await service.credentials.create(wanted)
     return FirstToken(text, await sign_in_link(service, token.id, address))
 
@@ -287,8 +291,8 @@ class WebServer:
         self._server.should_exit = True
 
 
-def read_only(views: Views) -> Kept:
-    return Kept(views)
+def read_only(views: Views) -> ServedStore:
+    return ServedStore(views)
 
 
 def addresses(options: ServerOptions) -> Sequence[str]:

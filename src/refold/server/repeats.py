@@ -23,7 +23,7 @@ class Answered(Struct, frozen=True):
     body: bytes
 
 
-class Sent(Struct, frozen=True):
+class RequestRecord(Struct, frozen=True):
     """A request, and its answer as soon as there is one."""
 
     digest: str
@@ -50,12 +50,12 @@ class Repeats:
         version = 0
         found = await self._documents.get(REQUEST, id)
         if found is not None:
-            known = json.decode(found.data, type=Sent)
+            known = json.decode(found.data, type=RequestRecord)
             if self._holds(known):
                 return _repeated(known, digest), True
             version = found.version
         try:
-            version = await self._documents.put(REQUEST, id, json.encode(Sent(digest, self._now())), version)
+            version = await self._documents.put(REQUEST, id, json.encode(RequestRecord(digest, self._now())), version)
         except Conflict:
             raise _under_way() from None
         try:
@@ -65,21 +65,21 @@ class Repeats:
                 await self._documents.delete(REQUEST, id, version)
             raise
         with suppress(Conflict):
-            await self._documents.put(REQUEST, id, json.encode(Sent(digest, self._now(), answer)), version)
+            await self._documents.put(REQUEST, id, json.encode(RequestRecord(digest, self._now(), answer)), version)
         return answer, False
 
-    def _holds(self, known: Sent) -> bool:
+    def _holds(self, known: RequestRecord) -> bool:
         return self._now() < known.at + (UNDER_WAY if known.answer is None else KEPT)
 
     async def tidy(self) -> None:
         """Remove what is older than a day."""
         for each in await self._documents.all(REQUEST):
-            if not self._holds(json.decode(each.data, type=Sent)):
+            if not self._holds(json.decode(each.data, type=RequestRecord)):
                 with suppress(Conflict):
                     await self._documents.delete(REQUEST, each.id, each.version)
 
 
-def _repeated(known: Sent, digest: str) -> Answered:
+def _repeated(known: RequestRecord, digest: str) -> Answered:
     if known.digest != digest:
         why = "the Idempotency-Key was used with another request; take a new one for a new request"
         raise HttpProblem(422, "idempotency_key_reused", "The key was used for another request", why)

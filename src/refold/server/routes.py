@@ -93,7 +93,7 @@ class Route(Struct, frozen=True):
         return tuple(part[1:-1] for part in self.path.split("/") if part.startswith("{"))
 
 
-class Found(Struct, frozen=True):
+class RouteMatch(Struct, frozen=True):
     """What an address means: a route with the parameters in it, or the methods that the address has."""
 
     route: Route | None = None
@@ -115,24 +115,24 @@ class RouteTable:
                 raise ValueError(f"the route {route.name} is in the table twice")
             known.append((parts, route))
 
-    def find(self, method: str, raw_path: bytes) -> Found:
+    def find(self, method: str, raw_path: bytes) -> RouteMatch:
         parts = _segments(raw_path)
         if parts is None:
-            return Found()
+            return RouteMatch()
         fitting = [
             (pattern, route)
             for pattern, route in self._by_length.get(len(parts), ())
             if all(each.startswith("{") or each == part for each, part in zip(pattern, parts, strict=True))
         ]
         if not fitting:
-            return Found()
+            return RouteMatch()
         exact = max(sum(not each.startswith("{") for each in pattern) for pattern, _ in fitting)
         best = [pair for pair in fitting if sum(not each.startswith("{") for each in pair[0]) == exact]
         for pattern, route in best:
             if route.method == method:
                 pairs = zip(pattern, parts, strict=True)
-                return Found(route, {each[1:-1]: part for each, part in pairs if each.startswith("{")})
-        return Found(allowed=tuple(sorted({route.method for _, route in best})))
+                return RouteMatch(route, {each[1:-1]: part for each, part in pairs if each.startswith("{")})
+        return RouteMatch(allowed=tuple(sorted({route.method for _, route in best})))
 
 
 def _segments(raw_path: bytes) -> list[str] | None:

@@ -189,7 +189,7 @@ async def _topic(call: Call, name: str) -> Topic:
             raise invalid("?topics", f"{begin!r} is not the number of a fact or line")
         one = _for_run(call, rest)
         await run_row(one)
-        after, rows = Position(int(begin or 0)), ShownRows()
+        after, rows = StreamPosition(int(begin or 0)), ShownRows()
         looks = {
             "run": lambda: _run(one, rows),
             "facts": lambda: _next_facts(one, after),
@@ -213,7 +213,7 @@ async def _topic(call: Call, name: str) -> Topic:
     )
 
 
-class Position(Struct):
+class StreamPosition(Struct):
     """The number of the last fact or line that was sent."""
 
     number: int = 0
@@ -255,7 +255,7 @@ async def _runs(call: Call, query: RunsQuery) -> Sequence[tuple[str, Any]]:
     return [("runs", {"items": await call.service.read(lambda: list_rows(call, page.rows, query.why))})]
 
 
-async def _next_facts(call: Call, after: Position) -> Sequence[tuple[str, Any]]:
+async def _next_facts(call: Call, after: StreamPosition) -> Sequence[tuple[str, Any]]:
     run = call.path["run"]
     records = await call.service.read(lambda: call.service.views.facts(run, after.number, AT_ONCE))
     if not records:
@@ -265,7 +265,7 @@ async def _next_facts(call: Call, after: Position) -> Sequence[tuple[str, Any]]:
     return [("facts", {"run": run, "items": items})]
 
 
-async def _lines(call: Call, after: Position) -> Sequence[tuple[str, Any]]:
+async def _lines(call: Call, after: StreamPosition) -> Sequence[tuple[str, Any]]:
     run = call.path["run"]
     found = await call.service.read(lambda: call.service.views.lines(run, after.number, AT_ONCE))
     if not found:

@@ -7,7 +7,7 @@ from msgspec import Struct
 from refold.core.times import seconds
 from refold.errors import InvalidValue
 from refold.queries.runs import stamp
-from refold.server.access import DEFAULT_NAMESPACE, Token, permissions_of
+from refold.server.access import DEFAULT_NAMESPACE, AccessToken, permissions_of
 from refold.server.credentials import SESSION_FOR, expiry
 from refold.server.routes import Answer, Call
 
@@ -27,11 +27,11 @@ class SignInBody(Struct, frozen=True, forbid_unknown_fields=True):
     ticket: str
 
 
-def token_of(body: TokenBody, now: int) -> Token:
+def token_of(body: TokenBody, now: int) -> AccessToken:
     """Return the token that is asked for, still without id and secret. Raises InvalidValue."""
     if not body.name.strip() or len(body.name) > 100:
         raise InvalidValue("name", "a token needs a name of at most 100 characters: it is the author of what it does")
-    return Token(
+    return AccessToken(
         id="",
         hash="",
         name=body.name,
@@ -51,7 +51,7 @@ def _of_worker(body: TokenBody, name: str, listed: tuple[str, ...] | None) -> tu
     return listed
 
 
-def token_object(token: Token) -> dict[str, Any]:
+def token_object(token: AccessToken) -> dict[str, Any]:
     return {
         "id": token.id,
         "name": token.name,

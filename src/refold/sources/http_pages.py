@@ -22,7 +22,7 @@ KEPT = 16  # loops whose last answer is kept, if it held more than they have ask
 EMPTY = 100  # pages without an item, one after the other
 
 
-class Answer(Struct, frozen=True):
+class PageAnswer(Struct, frozen=True):
     """One page of the server."""
 
     at: Any
@@ -33,7 +33,7 @@ class Answer(Struct, frozen=True):
 class HttpSource:
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
-        self._kept: OrderedDict[str, Answer] = OrderedDict()
+        self._kept: OrderedDict[str, PageAnswer] = OrderedDict()
 
     async def __call__(self, pull: Pull) -> Page:
         at, skip = _place(pull)
@@ -49,12 +49,12 @@ class HttpSource:
             return Page(items, {"at": answer.at, "skip": end})
         return Page(items, None if answer.following is None else {"at": answer.following, "skip": 0})
 
-    def _keep(self, owner: str, answer: Answer) -> None:
+    def _keep(self, owner: str, answer: PageAnswer) -> None:
         self._kept[owner] = answer
         if len(self._kept) > KEPT:
             self._kept.popitem(last=False)
 
-    async def _answer(self, pull: Pull, at: Any) -> Answer:
+    async def _answer(self, pull: Pull, at: Any) -> PageAnswer:
         kept = self._kept.pop(pull.owner, None)
         if kept is not None and kept.at == at:
             return kept
@@ -69,7 +69,7 @@ class HttpSource:
         if following is not None and following == at:
             why = f"the page after {following!r} would be the same once more; `next` does not lead on"
             raise ToolFailed(Fault("parse", why, retryable=False))
-        return Answer(at, items, following)
+        return PageAnswer(at, items, following)
 
 
 def _place(pull: Pull) -> tuple[Any, int]:

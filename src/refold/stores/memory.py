@@ -22,8 +22,8 @@ from refold.ports import (
     HAND_BACKS,
     MOST_SCANNED,
     Abilities,
-    Asked,
     ChangePosition,
+    ClaimRequest,
     Document,
     Expired,
     FeedFact,
@@ -393,7 +393,7 @@ class MemoryTurn:
         self.touched_commands: set[Key] = set()
         self.touched_documents: set[Key] = set()
         self.new_workers: dict[str, Abilities] = {}
-        self.asked: list[Asked] = []
+        self.asked: list[ClaimRequest] = []
         self.again: Instant | None = None  # when a limit that kept commands back allows more
 
     def head(self, run: str) -> int:
@@ -484,8 +484,8 @@ class MemoryTurn:
             heapq.heappush(self.store.agenda, (due, run, key))
         self._put(timers, key, due)
 
-    def ask(self, can: Abilities, lease_for: float, limit: int) -> Asked:
-        asked = Asked(can, lease_for, limit)
+    def ask(self, can: Abilities, lease_for: float, limit: int) -> ClaimRequest:
+        asked = ClaimRequest(can, lease_for, limit)
         self.asked.append(asked)
         return asked
 

@@ -7,10 +7,9 @@ if TYPE_CHECKING:
     from refold.testing.bench.bench import Bench
     from refold.testing.bench.fakes import Called, fails, hangs, http_answer, takes
     from refold.testing.bench.run import Run, StillGoing
-    from refold.testing.simulator.trials import Asked, SimFailed, Simulated, sim
+    from refold.testing.simulator.trials import SimFailed, Simulated, SimulationOptions, sim
 
 __all__ = [
-    "Asked",
     "AsyncBench",
     "AsyncRun",
     "Bench",
@@ -18,6 +17,7 @@ __all__ = [
     "Run",
     "SimFailed",
     "Simulated",
+    "SimulationOptions",
     "StillGoing",
     "engine",
     "fails",
@@ -46,7 +46,7 @@ def __getattr__(name: str) -> Any:
         from refold.testing.bench import run
 
         return getattr(run, name)
-    if name in ("Asked", "SimFailed", "Simulated", "sim"):
+    if name in ("SimulationOptions", "SimFailed", "Simulated", "sim"):
         from refold.testing.simulator import trials
 
         return getattr(trials, name)

@@ -20,7 +20,7 @@ from refold.executors.limits import environment
 from refold.executors.process_services import ProcessServices
 from refold.logs import ERROR, INFO, event, logger
 from refold.ports import Advance, AtOnce, Clock, Store, Tool
-from refold.runtime.engine import Engine, Service
+from refold.runtime.engine import Engine, ServiceHealth
 from refold.settings import PROCESSES_EACH, Settings
 from refold.stores.open import is_server, shown_address
 from refold.wiring.process import Process, assemble, open_secrets
@@ -189,7 +189,7 @@ def _cluster(settings: Settings) -> "RayCluster | NoCluster":
 
 
 @asynccontextmanager
-async def _as_long_as(serving: "asyncio.Task[None]", service: Service) -> AsyncIterator[None]:
+async def _as_long_as(serving: "asyncio.Task[None]", service: ServiceHealth) -> AsyncIterator[None]:
     """An error that ends the service also ends the body of this context: it must not wait for what nothing will do."""
     waiting, errors = asyncio.current_task(), list[BaseException]()
     assert waiting is not None

@@ -22,7 +22,7 @@ from refold.registry import LazyRegistry
 from refold.runtime.background import Listener, ServedRuns, Sweep, Timers, concerns
 from refold.runtime.caller_contexts import CallerContexts
 from refold.runtime.desk import LocalDesk
-from refold.runtime.engine import Engine, EngineParts, Service
+from refold.runtime.engine import Engine, EngineParts, ServiceHealth
 from refold.runtime.mailroom import Mailroom, TurnObserver
 from refold.runtime.retention import OldRuns
 from refold.runtime.run_waiters import RunWaiters
@@ -54,7 +54,7 @@ class Process(Struct, frozen=True):
     desk: LocalDesk
     tools: LazyRegistry[Tool]
     code: PythonCode
-    service: Service
+    service: ServiceHealth
     schedules: Schedules | None = None  # None: it serves one run, and no schedules
     served_runs: ServedRuns | None = None  # None: it serves every run
     listener: Listener | None = None  # only if other processes may write to the store
@@ -178,7 +178,7 @@ def assemble(
         isolated=world.isolated_bodies or world.executors.get("process"),
         cluster=world.cluster,
     )
-    service = Service()
+    service = ServiceHealth()
     engine = Engine(
         EngineParts(
             store=store,

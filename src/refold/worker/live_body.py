@@ -18,7 +18,7 @@ from refold.logs import DEBUG, WARNING, event, logger
 from refold.ports import Clock, Desk, Done, Lease, Memory, Redaction, Sleeper
 from refold.worker.leases import HeldLease, PatientDesk, fields_of
 from refold.worker.output import TryOutput
-from refold.worker.run_tool import Body, redacted
+from refold.worker.run_tool import StartedBody, redacted
 
 log = logger("worker")
 
@@ -31,7 +31,7 @@ Key = tuple[str, str]
 class LiveBody:
     """One try of a command, for as long as its coroutine exists: the `Meanwhile` and the `Parking` of its tool."""
 
-    body: Body[Done]
+    body: StartedBody[Done]
     has_lease = True
     dropped = False
     is_void = False  # it was stopped, and its durable calls do nothing: what it returns or raises is ignored
@@ -60,7 +60,7 @@ class LiveBody:
     def begin(self, coroutine: Coroutine[Any, Any, Done], parked: "ParkedBodies", context: Context | None) -> None:
         """Run the body up to its first wait."""
         self._parked = parked
-        self.body = Body(coroutine, context)
+        self.body = StartedBody(coroutine, context)
         if self.body.ended:
             self._sleeper = None
         else:

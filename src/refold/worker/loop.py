@@ -42,7 +42,7 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     context_of: Callable[[str], Context | None] = _no_context  # the context variables of whoever started a run here
 
 
-class Places:
+class BodyPlaces:
     """The places of a worker for bodies that need an executor of their own, so that it claims only what it can start.
 
     A slot is room for any command; a place is what a command of one kind of executor needs besides. A place is taken
@@ -119,7 +119,7 @@ class Worker:
         self.patience, self.heartbeat, self.redaction = options.patience, options.heartbeat, options.redaction
         self.context_of = options.context_of
         self._context = copy_context()  # that of the engine: a body must not see that of another caller
-        self.places = Places(options.places)
+        self.places = BodyPlaces(options.places)
         self._abilities: dict[tuple[tuple[str, int], ...], Abilities] = {}  # by the places that are free
         self.keeper = LeaseKeeper(desk, clock, can.worker, self.lease_for)
         self.parked = ParkedBodies(options.parked_bodies)

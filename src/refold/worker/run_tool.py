@@ -34,7 +34,7 @@ from refold.ports import (
     ToolCall,
 )
 from refold.schemas import QUICK, SHOWN, Misfit, misfits, misfits_text
-from refold.time_limits import Limit, Stopwatch
+from refold.time_limits import Stopwatch, TimeLimit
 
 Result = TypeVar("Result")
 ASKED_SINCE = "asked_since"  # in the progress of a command: when a busy service first asked it to wait
@@ -66,7 +66,7 @@ def _as_they_are(texts: Sequence[str], ending: Ending) -> Sequence[str]:
 NO_REDACTION = NoRedaction()
 
 
-class Body(Generic[Result]):
+class StartedBody(Generic[Result]):
     """A coroutine that has made its first step under a task of its own.
 
     Python 3.12 has eager tasks for this; here it is done with the parts that asyncio documents for other task classes.
@@ -265,7 +265,7 @@ async def _run(
         if command.timeout is None:
             value = await tools[command.tool](call)
         else:
-            async with Limit(command.timeout) as limit:
+            async with TimeLimit(command.timeout) as limit:
                 value = await tools[command.tool](call)
     except asyncio.CancelledError as error:
         task = asyncio.current_task()

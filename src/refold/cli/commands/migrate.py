@@ -24,7 +24,7 @@ from refold.runtime.operations import SHORT
 FILES = (".yaml", ".yml", ".wf")
 
 
-class Target(Struct, frozen=True):
+class MigrationTarget(Struct, frozen=True):
     """The plan that a run migrates to."""
 
     hash: str
@@ -70,7 +70,7 @@ def migrate(run: str | None, target: str, every: bool, dry_run: bool, output: st
     return exits.CONFLICT if any(each.refused for each in found) else exits.OK
 
 
-def read_target(views: Views, text: str, db: str) -> Target:
+def read_target(views: Views, text: str, db: str) -> MigrationTarget:
     """Read the plan that `--to` or `--with` names. Raises NotFound, InvalidPlaybook or Conflict."""
     if is_code(text):
         return _written(read_workflow(text), (text,))
@@ -83,12 +83,12 @@ def read_target(views: Views, text: str, db: str) -> Target:
     if len(found) > 1:
         lines = [f"  {hash}  {_name(views, hash)}" for hash in found]
         raise Conflict("\n".join([f"error: {text!r} may mean several plans:", *lines]))
-    return Target(found[0], graph_of(views, found[0]))
+    return MigrationTarget(found[0], graph_of(views, found[0]))
 
 
-def _written(playbook: Playbook, code: Sequence[str]) -> Target:
+def _written(playbook: Playbook, code: Sequence[str]) -> MigrationTarget:
     plan = playbook.plan
-    return Target(plan_hash(plan), analyse(plan), (plan, *(child.plan for child in playbook.children)), code)
+    return MigrationTarget(plan_hash(plan), analyse(plan), (plan, *(child.plan for child in playbook.children)), code)
 
 
 def _name(views: Views, hash: str) -> str:
@@ -96,7 +96,7 @@ def _name(views: Views, hash: str) -> str:
     return "" if data is None else stored_plan(hash, data).name
 
 
-def _move(db: str, found: Sequence[Migration], to: Target, stays: bool) -> list[Migration]:
+def _move(db: str, found: Sequence[Migration], to: MigrationTarget, stays: bool) -> list[Migration]:
     """Move the runs. If `stays`, a run that cannot be moved any more is reported, else its error is raised."""
     moved: list[Migration] = []
     with steering(db) as there:

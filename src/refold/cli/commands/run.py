@@ -92,7 +92,7 @@ def run_name(workflow: str, run: str) -> str:
 
 
 def leave(
-    db: str, plan: Plan, children: Sequence[Plan], input: dict[str, Any], wanted: "Wanted", code: str
+    db: str, plan: Plan, children: Sequence[Plan], input: dict[str, Any], wanted: "RunRequest", code: str
 ) -> tuple[dict[str, Any], list[str], str]:
     """Store a run for a worker. Return the run as an object, the live workers that serve every run and have its code if
     it needs any, and a message if the key has its run already. `code` says where its code is."""
@@ -114,7 +114,7 @@ def leave(
         return run_object(views, graph, state, now()), serving_any(views, bodies), taken
 
 
-def _tell_taken(wanted: "Wanted", db: str) -> None:
+def _tell_taken(wanted: "RunRequest", db: str) -> None:
     """Say it before anything is shown, if the key has its run already."""
     if not server() and not is_server(db) and not os.path.exists(db):
         return
@@ -155,7 +155,7 @@ class RunArguments(Struct, frozen=True, kw_only=True):
     limit: str = ""
 
 
-class Wanted(Struct, frozen=True):
+class RunRequest(Struct, frozen=True):
     """A run to be started."""
 
     run: str
@@ -209,7 +209,7 @@ def run(**given: Any) -> int:
     labels = {**playbook.labels(), **labels_of(asked.labels)}
     queueing = checked_queueing(asked.queue, asked.priority, asked.share, asked.limit)
     name = asked.name or run_name(playbook.plan.name, run)
-    wanted = Wanted(run, name, asked.key or "", playbook, input, labels, queueing)
+    wanted = RunRequest(run, name, asked.key or "", playbook, input, labels, queueing)
     if code:
         _stored_input(asked.file, input)  # refuse wrong inputs before anything is written
     else:
@@ -391,7 +391,7 @@ def again(name: str, db: str, *files: str) -> str:
     return f"refold runs resume {shlex.quote(name)}{db_argument(db)}{code}"
 
 
-def _execute(wanted: Wanted, asked: RunArguments) -> int:
+def _execute(wanted: RunRequest, asked: RunArguments) -> int:
     from refold.cli.commands.execute import Execution, execute
     from refold.cli.progress import screen
 
@@ -425,7 +425,7 @@ def _execute(wanted: Wanted, asked: RunArguments) -> int:
     return _tell_end(ended, wanted.name, asked.output, asked.progress, asked.quiet)
 
 
-def _execute_there(wanted: Wanted, asked: RunArguments, order: "Execution", source: PlaybookLines) -> int:
+def _execute_there(wanted: RunRequest, asked: RunArguments, order: "Execution", source: PlaybookLines) -> int:
     """Start the run on a server, whose workers execute it, and show it to its end."""
     from refold.cli.commands.follow import follow
     from refold.cli.progress import screen
@@ -547,7 +547,7 @@ def _run_offered(asked: RunArguments) -> int:
     return exits.OK
 
 
-def _tell_unread(wanted: Wanted, talks: bool) -> None:
+def _tell_unread(wanted: RunRequest, talks: bool) -> None:
     """Warn of inputs that nothing in the playbook can read: they are probably typing errors. Raises InvalidValue for
     a part of an input, which cannot be given alone."""
     plan = wanted.playbook.plan
@@ -591,7 +591,7 @@ def _put_result(value: Any) -> None:
         out.print_json(value, "json")
 
 
-def _tell_plan(wanted: Wanted, output: str) -> int:
+def _tell_plan(wanted: RunRequest, output: str) -> int:
     plan = wanted.playbook.plan
     check_inputs(plan, wanted.input)
     input = {**plan.defaults, **wanted.input}
@@ -605,7 +605,7 @@ def _tell_plan(wanted: Wanted, output: str) -> int:
     return exits.OK
 
 
-def _leave(wanted: Wanted, asked: RunArguments) -> int:
+def _leave(wanted: RunRequest, asked: RunArguments) -> int:
     """Store the run for a worker, and execute nothing here."""
 
     plan, children = wanted.playbook.plan, [child.plan for child in wanted.playbook.children]

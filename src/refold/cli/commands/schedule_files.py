@@ -31,7 +31,7 @@ LOOK_AT_FOLDER = 5.0  # seconds between two looks at the folder of schedules
 ENDINGS = (".yaml", ".yml")
 
 
-class Wanted(Struct, frozen=True):
+class ReadySchedule(Struct, frozen=True):
     """A schedule that is ready to be stored, with the plans that it needs."""
 
     schedule: Schedule
@@ -43,17 +43,19 @@ class Wanted(Struct, frozen=True):
             store.put_plan(prepared.hash, prepared.data)
 
 
-class Folder(Struct):
+class ScheduleFolder(Struct):
     """The schedules and calendars of a folder, and what is wrong with the other files."""
 
     path: str
-    schedules: list[Wanted] = []
+    schedules: list[ReadySchedule] = []
     calendars: list[CalendarFile] = []
     problems: list[str] = []
     broken: set[str] = set()  # files that cannot be used now: their schedules stay as they are
 
 
-def wanted(found: ScheduleFile, by: str = "", code: Collection[str] | None = None, managed: bool = False) -> Wanted:
+def wanted(
+    found: ScheduleFile, by: str = "", code: Collection[str] | None = None, managed: bool = False
+) -> ReadySchedule:
     """Return the schedule of a file. `code` are the Python workflows that may be imported, None: any. `managed`: the
     schedule belongs to its file from now on.
 
@@ -70,7 +72,7 @@ def wanted(found: ScheduleFile, by: str = "", code: Collection[str] | None = Non
         by=by,
         file=os.path.abspath(found.file) if managed else "",
     )
-    return Wanted(schedule, plans)
+    return ReadySchedule(schedule, plans)
 
 
 def _target(found: ScheduleFile, code: Collection[str] | None) -> tuple[Target, Sequence[Plan]]:
@@ -110,9 +112,9 @@ def _check_inputs(found: ScheduleFile, plan: Plan, code: str) -> None:
         check_inputs(plan, sample)
 
 
-def read_folder(folder: str, by: str = "", code: Collection[str] | None = None) -> Folder:
+def read_folder(folder: str, by: str = "", code: Collection[str] | None = None) -> ScheduleFolder:
     """Read every schedule and calendar in a folder and the folders in it. Other files are left alone."""
-    result = Folder(os.path.abspath(folder), [], [], [], set())
+    result = ScheduleFolder(os.path.abspath(folder), [], [], [], set())
     for file in files_in(folder):
         try:
             text = load(file)
@@ -160,7 +162,7 @@ def mark_of_folder(folder: str) -> tuple[Any, ...]:
     return tuple(marks)
 
 
-def put_folder(store: Store, found: Folder) -> list[str]:
+def put_folder(store: Store, found: ScheduleFolder) -> list[str]:
     """Make the schedules of the database those of the folder; return what has changed, in words. A schedule whose file
     is gone is paused, with a note."""
     said: list[str] = []

@@ -30,14 +30,14 @@ from refold.stores.open import is_server, shown_address
 from refold.wiring import open_process
 
 if TYPE_CHECKING:
-    from refold.server.process import Kept
+    from refold.server.process import ServedStore
     from refold.server.service import Service
 
 PORT = 7399
 WHO = re.compile(r"://[^/@\s]*@")  # the name, password or token in an address
 
 
-class Serving(Struct, frozen=True):
+class ServeOptions(Struct, frozen=True):
     """What `refold serve` serves."""
 
     db: str
@@ -51,7 +51,7 @@ class Serving(Struct, frozen=True):
     store: str = ""  # its kind in words; empty: what its address says
 
 
-Greet = Callable[[Serving, "Service"], Awaitable[list[str]]]
+Greet = Callable[[ServeOptions, "Service"], Awaitable[list[str]]]
 
 
 @click.command()
@@ -95,7 +95,7 @@ def serve(
     options = ServerOptions(host, port, public_address.rstrip("/"), read_only)
     check_address(options, plain_http)
     folder = playbooks if playbooks is not None else loaded().command.playbooks
-    wanted = Serving(db, code, folder, settings(own_machine=True), options, quiet, opens, workers)
+    wanted = ServeOptions(db, code, folder, settings(own_machine=True), options, quiet, opens, workers)
     if check:
         out.print_data(_described(wanted))
         return exits.OK
@@ -110,13 +110,13 @@ def serve(
     return exits.OK
 
 
-def _executed(wanted: Serving) -> str:
+def _executed(wanted: ServeOptions) -> str:
     if wanted.options.read_only:
         return "no"
     return f"yes, {wanted.settings.slots} slots" if wanted.workers else "by other workers"
 
 
-def _described(wanted: Serving) -> str:
+def _described(wanted: ServeOptions) -> str:
     rows = [
         ("database", wanted.db, loaded().origin("db")),
         ("address", f"{wanted.options.host}:{wanted.options.port}", ""),
@@ -128,10 +128,10 @@ def _described(wanted: Serving) -> str:
     return out.table(("WHAT", "VALUE", "FROM"), rows, False, out.terminal_width())
 
 
-async def _serve(wanted: Serving) -> None:
+async def _serve(wanted: ServeOptions) -> None:
     """Serve with an engine and a worker."""
     from refold.cli.commands.schedule_files import kept_in_step
-    from refold.server.process import Kept, WebServer, listen, open_service, with_port
+    from refold.server.process import ServedStore, WebServer, listen, open_service, with_port
 
     bound = listen(wanted.options)
     options = with_port(wanted.options, bound)
@@ -141,7 +141,7 @@ async def _serve(wanted: Serving) -> None:
         engine = process.engine
         if claims:
             await process.enrol()
-        kept = Kept(
+        kept = ServedStore(
             engine.store.views,
             engine,
             engine.store,
@@ -168,7 +168,7 @@ async def _serve(wanted: Serving) -> None:
                 await in_foreground(web.run(began), stop, grace=grace, resume=again, say=say)
 
 
-async def _read(wanted: Serving) -> None:
+async def _read(wanted: ServeOptions) -> None:
     """Serve without an engine. Tokens are in memory: nothing is written to the database."""
     from refold.server.process import listen, read_only
 
@@ -177,7 +177,7 @@ async def _read(wanted: Serving) -> None:
         await without_worker(read_only(views), bound, wanted, _greeting)
 
 
-async def without_worker(kept: "Kept", bound: socket.socket, wanted: Serving, greet: Greet) -> None:
+async def without_worker(kept: "ServedStore", bound: socket.socket, wanted: ServeOptions, greet: Greet) -> None:
     """Serve until a signal comes; nothing is executed here. `greet` returns the lines that are printed when requests
     are answered."""
     from refold.server.process import WebServer, open_service, with_port
@@ -199,7 +199,7 @@ async def without_worker(kept: "Kept", bound: socket.socket, wanted: Serving, gr
         await in_foreground(web.run(began), stop, grace=0.0, resume=again_command(wanted), say=_say(wanted))
 
 
-def server_facts(wanted: Serving) -> ServerFacts:
+def server_facts(wanted: ServeOptions) -> ServerFacts:
     """What administrators see of the store and of the settings. Addresses lose their passwords and tokens."""
     given = {"db": wanted.db, "playbooks": wanted.playbooks, "code": tuple(wanted.code)}
     shown = []
@@ -213,7 +213,7 @@ def server_facts(wanted: Serving) -> ServerFacts:
     return ServerFacts(kind, shown_address(wanted.db), tuple(shown))
 
 
-def _say(wanted: Serving) -> Any:
+def _say(wanted: ServeOptions) -> Any:
     def say(line: str) -> None:
         if not wanted.quiet and not line.startswith("to continue"):
             out.print_message(line)
@@ -234,7 +234,7 @@ async def _known_code(engine: Any, targets: Sequence[str]) -> dict[str, tuple[An
     return found
 
 
-async def _greeting(wanted: Serving, service: Any) -> list[str]:
+async def _greeting(wanted: ServeOptions, service: Any) -> list[str]:
     from refold.server.process import addresses, first_token
 
     [address] = addresses(service.options)
@@ -275,7 +275,7 @@ def _keep_token(text: str, db: str) -> str:
     return f" and kept in {path}"
 
 
-def again_command(wanted: Serving) -> str:
+def again_command(wanted: ServeOptions) -> str:
     """Return the command line that starts such a server again."""
     port = "" if wanted.options.port == PORT else f" --port {wanted.options.port}"
     known = loaded().command

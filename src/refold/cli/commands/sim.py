@@ -62,10 +62,10 @@ def sim(**given: Any) -> int:
     a value of the usual shape; Python code of a playbook is run, once for each input. Each run must end, finish no step
     twice, and have the same result as an undisturbed one.
     """
-    from refold.testing.simulator.trials import Asked, simulate_all, subject_of
+    from refold.testing.simulator.trials import SimulationOptions, simulate_all, subject_of
 
     options = SimOptions(**given)
-    asked = Asked(
+    asked = SimulationOptions(
         seeds=options.seeds,
         seed=options.seed,
         replay=options.replay,

@@ -11,7 +11,7 @@ from refold.cli.options import db_option, output_option
 from refold.errors import Conflict, InvalidValue, NotFound
 from refold.ports import Views
 from refold.server import access
-from refold.server.access import ROLES, Token
+from refold.server.access import ROLES, AccessToken
 from refold.server.credentials import TICKET_FOR, TICKETS, TOKENS, Ticket
 from refold.server.tokens import TokenBody, token_object, token_of
 
@@ -45,7 +45,7 @@ def create(
     secret = access.new_secret()
     with database.writing(db) as store:
         wanted = token_of(body, words.now())
-        made = Token(
+        made = AccessToken(
             id=access.new_id(),
             hash=access.hash_of(secret),
             name=wanted.name,
@@ -95,14 +95,14 @@ def list_tokens(output: str, db: str) -> None:
     out.print_data(out.table(("ID", "NAME", "ROLE", "CREATED", "ENDS", "USED"), rows, False, out.terminal_width()))
 
 
-def _tokens(views: Views) -> list[Token]:
-    found: list[Token] = []
+def _tokens(views: Views) -> list[AccessToken]:
+    found: list[AccessToken] = []
     while part := views.documents(TOKENS, found[-1].id if found else ""):
-        found += [json.decode(each.data, type=Token) for each in part]
+        found += [json.decode(each.data, type=AccessToken) for each in part]
     return found
 
 
-def _ends(token: Token) -> str:
+def _ends(token: AccessToken) -> str:
     return "never" if token.expires_at is None else words.moment(token.expires_at)
 
 

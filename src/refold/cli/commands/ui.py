@@ -12,7 +12,7 @@ import click
 from refold import logs
 from refold.cli import database, exits
 from refold.cli import output as out
-from refold.cli.commands.serve import Serving, page_hint, without_worker
+from refold.cli.commands.serve import ServeOptions, page_hint, without_worker
 from refold.cli.options import settings
 from refold.cli.settings import loaded, usual_db
 from refold.errors import InvalidValue, NotFound, Stopped, Unusable
@@ -21,7 +21,7 @@ from refold.stores.open import is_server, shown_address
 from refold.wiring import open_process
 
 if TYPE_CHECKING:
-    from refold.server.process import Kept
+    from refold.server.process import ServedStore
     from refold.server.service import Service
 
 BEGINNING = 16  # bytes of a file that tell an export from a database
@@ -49,7 +49,7 @@ def ui(files: Sequence[str], port: int, no_open: bool, steer: bool, playbooks: s
     folder = playbooks if playbooks is not None else loaded().command.playbooks
     shown = shown_address(db) if db else ", ".join(files)
     options = ServerOptions(port=port, read_only=not steer)
-    wanted = Serving(
+    wanted = ServeOptions(
         shown,
         (),
         folder,
@@ -87,7 +87,7 @@ def _is_export(path: str) -> bool:
         raise Unusable(f"{path} cannot be read: {error.strerror}") from None
 
 
-async def _show(wanted: Serving, db: str, files: Sequence[str]) -> None:
+async def _show(wanted: ServeOptions, db: str, files: Sequence[str]) -> None:
     from refold.server.process import listen
 
     bound = listen(wanted.options)
@@ -96,9 +96,9 @@ async def _show(wanted: Serving, db: str, files: Sequence[str]) -> None:
 
 
 @asynccontextmanager
-async def _kept(wanted: Serving, db: str, files: Sequence[str]) -> AsyncIterator["Kept"]:
+async def _kept(wanted: ServeOptions, db: str, files: Sequence[str]) -> AsyncIterator["ServedStore"]:
     """What is shown: tokens are in memory in any case."""
-    from refold.server.process import Kept, read_only
+    from refold.server.process import ServedStore, read_only
     from refold.wiring.imported_runs import exported_in_memory
 
     async with AsyncExitStack() as stack:
@@ -110,7 +110,7 @@ async def _kept(wanted: Serving, db: str, files: Sequence[str]) -> AsyncIterator
             database.check_exists(db)
             opened = open_process(db=db, settings=wanted.settings, works=False)
             engine = (await stack.enter_async_context(opened)).engine
-            yield Kept(engine.store.views, engine, engine.store, engine.advance, keeps_tokens=False)
+            yield ServedStore(engine.store.views, engine, engine.store, engine.advance, keeps_tokens=False)
 
 
 def _read(path: str) -> bytes:
@@ -120,7 +120,7 @@ def _read(path: str) -> bytes:
         return opened.read()
 
 
-async def _greeting(wanted: Serving, service: "Service") -> list[str]:
+async def _greeting(wanted: ServeOptions, service: "Service") -> list[str]:
     from refold.server.process import first_token
 
     made = await first_token(service, f"http://127.0.0.1:{service.options.port}")

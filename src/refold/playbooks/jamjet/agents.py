@@ -5,7 +5,7 @@ from typing import Any
 
 from refold.playbooks.jamjet.drafts import GraphDraft
 from refold.playbooks.jamjet.expressions import Expressions
-from refold.playbooks.jamjet.fields import Field, Given, read_fields
+from refold.playbooks.jamjet.fields import Field, ReadFields, read_fields
 from refold.playbooks.jamjet.graph import with_servers
 from refold.playbooks.jamjet.strategies import STRATEGIES, AgentDraft, unrolled
 from refold.playbooks.jamjet.whole import read_whole
@@ -88,7 +88,7 @@ def _with(node: Node, defaults: Mapping[str, Node]) -> Node:
     return Node(value, node.start, node.end, node.style, {**node.nodes, **missing}, keys)
 
 
-def _limits(reading: Reading, given: Given, owner: str, draft: GraphDraft) -> int | None:
+def _limits(reading: Reading, given: ReadFields, owner: str, draft: GraphDraft) -> int | None:
     node = given.get("limits")
     if node is None:
         return None
@@ -105,7 +105,9 @@ def _limits(reading: Reading, given: Given, owner: str, draft: GraphDraft) -> in
     return rounds
 
 
-def _tools(reading: Reading, given: Given, owner: str, described: Mapping[str, Given]) -> dict[str, Mapping[str, Any]]:
+def _tools(
+    reading: Reading, given: ReadFields, owner: str, described: Mapping[str, ReadFields]
+) -> dict[str, Mapping[str, Any]]:
     """Return the tools of an agent with what is known about them: what it says itself, else what the file says."""
     found: dict[str, Mapping[str, Any]] = {}
     listed = given.get("tools")
@@ -124,7 +126,7 @@ def _tools(reading: Reading, given: Given, owner: str, described: Mapping[str, G
     return found
 
 
-def _place(given: Given, name: str) -> Node:
+def _place(given: ReadFields, name: str) -> Node:
     for field in ("tools", "uses"):
         listed = given.get(field)
         for each in listed.nodes if listed is not None else ():

@@ -14,7 +14,7 @@ from refold.playbooks.jamjet.checks import ahead, check_graph, is_apart, reached
 from refold.playbooks.jamjet.drafts import EMPTY, NAMED, GraphDraft, NodeDraft, Way
 from refold.playbooks.jamjet.evaluation import evaluation
 from refold.playbooks.jamjet.graph import REJECTED
-from refold.playbooks.jamjet.work import Children, NodeWork, Workshop, acting, allowed
+from refold.playbooks.jamjet.work import ChildPlans, NodeWork, Workshop, acting, allowed
 from refold.playbooks.problems import Place
 from refold.playbooks.reader.reading import Reading, cut
 from refold.templates.jamjet.evaluations import ESCALATE, HALT, LOG, RETRY
@@ -32,7 +32,7 @@ _OUTPUT = re.compile(r"\boutput\b")
 _DECISION = re.compile(r"\bdecision\b")
 
 
-def compile_graph(reading: Reading, draft: GraphDraft, children: Children) -> Plan:
+def compile_graph(reading: Reading, draft: GraphDraft, children: ChildPlans) -> Plan:
     """Return the plan. Problems are reported; where there are some, the plan is not to be used."""
     check_graph(reading, draft)
     return _Compiler(reading, draft, Workshop(reading, draft, children)).plan()

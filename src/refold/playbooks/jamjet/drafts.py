@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from refold.core.plan import Input, Retry
-from refold.playbooks.jamjet.fields import Given
+from refold.playbooks.jamjet.fields import ReadFields
 from refold.playbooks.jamjet.tables import END
 from refold.playbooks.yaml.text import Node
 
@@ -24,7 +24,7 @@ class Way(Struct):
         return self.words or ("" if self.condition is None else self.condition.value)
 
 
-class Policy(Struct, frozen=True):
+class NamePolicy(Struct, frozen=True):
     """Names, with * and ?."""
 
     blocked: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class NodeDraft(Struct):
     kind: str
     node: Node  # the map of the node
     named: Node  # where its name stands
-    given: Given  # the fields of its kind, by the names of the IR
+    given: ReadFields  # the fields of its kind, by the names of the IR
     ways: list[Way] = []
     key: str = ""  # the state key of its result
     json: bool = False  # whether the answer of a model is JSON
@@ -46,7 +46,7 @@ class NodeDraft(Struct):
     retry: Node | None = None  # the name of a policy
     tries: Retry | None = None
     timeout: float | None = None  # of one try
-    policy: Policy = Policy()
+    policy: NamePolicy = NamePolicy()
     texts: Mapping[str, str] = {}  # fields that no file has: prompts of strategies
 
     @property
@@ -91,11 +91,11 @@ class GraphDraft(Struct):
     node_timeout: float | None = 300.0
     approval_timeout: float | None = None
     timeout: float | None = None
-    models: Mapping[str, Given] = {}
-    tools: Mapping[str, Given] = {}
-    servers: Mapping[str, Given] = {}
-    remotes: Mapping[str, Given] = {}
-    policy: Policy = Policy()
+    models: Mapping[str, ReadFields] = {}
+    tools: Mapping[str, ReadFields] = {}
+    servers: Mapping[str, ReadFields] = {}
+    remotes: Mapping[str, ReadFields] = {}
+    policy: NamePolicy = NamePolicy()
     budget: dict[str, int | float] = {}
     on_budget: Node | None = None
     inputs: tuple[Input, ...] = ()

@@ -7,7 +7,7 @@ from msgspec import structs
 from refold.core.pipeline import Task, TaskPipeline
 from refold.core.plan import Call, Fail
 from refold.playbooks.jamjet.drafts import NodeDraft
-from refold.playbooks.jamjet.fields import Field, Given, read_fields
+from refold.playbooks.jamjet.fields import Field, ReadFields, read_fields
 from refold.playbooks.jamjet.work import NodeWork, Workshop
 from refold.playbooks.reader.reading import cut
 from refold.playbooks.yaml.text import Node
@@ -103,7 +103,7 @@ def _scorer(
     return {"type": kind, name: given.value(name, 0)}
 
 
-def _checks(shop: Workshop, node: NodeDraft, given: Given) -> list[str]:
+def _checks(shop: Workshop, node: NodeDraft, given: ReadFields) -> list[str]:
     listed, single = given.get("checks"), given.get("check")
     nodes = [*(listed.nodes if listed is not None else ()), *([single] if single is not None else ())]
     if not nodes:
@@ -113,7 +113,7 @@ def _checks(shop: Workshop, node: NodeDraft, given: Given) -> list[str]:
     return [text for text in texts if text]
 
 
-def _judge(shop: Workshop, node: NodeDraft, given: Given, at: int) -> Task:
+def _judge(shop: Workshop, node: NodeDraft, given: ReadFields, at: int) -> Task:
     ref = given.value("model", "")
     known = shop.known("models", ref)
     actual = known.value("model", ref) if known is not None else ref

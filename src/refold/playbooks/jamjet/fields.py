@@ -31,7 +31,7 @@ class Field(Struct, frozen=True):
         return self.means or self.name
 
 
-class Given(Struct):
+class ReadFields(Struct):
     """The fields of a map that are there and valid, by their names in the intermediate form."""
 
     node: Node
@@ -96,12 +96,12 @@ _WANTED = {
 
 def read_fields(
     reading: Reading, node: Node, fields: Sequence[Field], owner: str, known: Sequence[str] = (), open: bool = False
-) -> Given:
+) -> ReadFields:
     """Read a map. `owner` says whose it is; an unknown key is an error, or a warning where the form is open.
 
     `known` are further keys that somebody else reads.
     """
-    given = Given(node, {})
+    given = ReadFields(node, {})
     if not isinstance(node.value, dict):
         reading.at(node, "wrong-type", f"{owner} must be a map, not {kind_of(node.value)}")
         return given

@@ -10,11 +10,11 @@ from refold.playbooks.jamjet.agents import read_agent
 from refold.playbooks.jamjet.drafts import GraphDraft
 from refold.playbooks.jamjet.graph import WHOLE, read_graph, with_servers
 from refold.playbooks.jamjet.listed import read_list
-from refold.playbooks.jamjet.work import Children
+from refold.playbooks.jamjet.work import ChildPlans
 from refold.playbooks.reader.reading import Reading, cut, kind_of
 from refold.playbooks.yaml.text import Node
 
-Compile = Callable[[GraphDraft, Children], Plan]
+Compile = Callable[[GraphDraft, ChildPlans], Plan]
 CODES = {
     "tool": ("unknown-tool", "tool"),
     "mcp": ("unknown-server", "MCP server"),

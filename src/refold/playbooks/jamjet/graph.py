@@ -7,7 +7,7 @@ from msgspec import structs
 
 from refold.names import did_you_mean
 from refold.playbooks.jamjet.drafts import GraphDraft, NodeDraft, Way
-from refold.playbooks.jamjet.fields import Field, Given, key_node, read_fields
+from refold.playbooks.jamjet.fields import Field, ReadFields, key_node, read_fields
 from refold.playbooks.jamjet.tables import GRAPH_KINDS, GRAPH_NODE, UNSUPPORTED
 from refold.playbooks.jamjet.whole import read_policy, read_short_retry, read_whole
 from refold.playbooks.reader.reading import Reading, cut, kind_of
@@ -73,7 +73,7 @@ def read_graph(reading: Reading, root: Node) -> GraphDraft:
 MOVED = ("state_schema", "timeouts", "policy", "token_budget", "cost_budget_usd", "on_budget_exceeded")
 
 
-def metadata(given: Given) -> dict[str, Any]:
+def metadata(given: ReadFields) -> dict[str, Any]:
     found = {name: given.value(name) for name in ("name", "description", "labels") if name in given}
     found["version"] = given.value("version", "0.1.0")
     return found
@@ -98,7 +98,7 @@ def set_start(reading: Reading, draft: GraphDraft, node: Node | None) -> None:
 
 def read_node(reading: Reading, name: str, node: Node, named: Node) -> NodeDraft:
     owner = f"node `{name}`"
-    empty = NodeDraft(name, "", node, named, Given(node, {}))
+    empty = NodeDraft(name, "", node, named, ReadFields(node, {}))
     if not isinstance(node.value, dict):
         reading.at(node, "wrong-type", f"{owner} must be a map, not {kind_of(node.value)}", "write `{type: tool}`")
         return empty
@@ -146,7 +146,7 @@ def report_kind(reading: Reading, node: Node, kind: str, owner: str, known: list
         reading.at(node, "unknown-node", message, did_you_mean(shown, known))
 
 
-def _read_node_keys(reading: Reading, draft: NodeDraft, given: Given, owner: str) -> None:
+def _read_node_keys(reading: Reading, draft: NodeDraft, given: ReadFields, owner: str) -> None:
     draft.key = given.value("output_key", "")
     draft.retry = given.get("retry_policy")
     retry = given.get("retry")

@@ -2,7 +2,7 @@
 
 from refold.names import did_you_mean
 from refold.playbooks.jamjet.drafts import GraphDraft, NodeDraft, Way
-from refold.playbooks.jamjet.fields import Field, Given, key_node, read_fields
+from refold.playbooks.jamjet.fields import Field, ReadFields, key_node, read_fields
 from refold.playbooks.jamjet.graph import branches, report_kind
 from refold.playbooks.jamjet.tables import EXTRA, IR_KINDS, UNSUPPORTED
 from refold.playbooks.jamjet.whole import read_policy, read_whole
@@ -96,7 +96,7 @@ def _read_limit(draft: GraphDraft, node: Node | None) -> None:
 def _node(reading: Reading, name: str, node: Node, named: Node) -> NodeDraft:
     owner = f"node `{name}`"
     given = read_fields(reading, node, NODE, owner, open=True)
-    draft = NodeDraft(name, "", node, named, Given(node, {}))
+    draft = NodeDraft(name, "", node, named, ReadFields(node, {}))
     if given.value("id", name) != name:
         message = f"{owner} has another id: `{cut(str(given.value('id')))}`"
         reading.at(given.found["id"], "wrong-id", message, f'write `"id": "{name}"`')

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from refold.playbooks.jamjet.drafts import GraphDraft, NodeDraft, Way
-from refold.playbooks.jamjet.fields import Field, Given, read_fields, seconds_of
+from refold.playbooks.jamjet.fields import Field, ReadFields, read_fields, seconds_of
 from refold.playbooks.jamjet.graph import KINDS, branches, following, metadata, report_kind, set_start, with_servers
 from refold.playbooks.jamjet.tables import LIST_CONFIG, LIST_KINDS, LIST_NODE
 from refold.playbooks.jamjet.whole import read_policy, read_short_retry, read_whole
@@ -70,7 +70,7 @@ def _node(reading: Reading, node: Node) -> NodeDraft | None:
     given = read_fields(reading, node, LIST_NODE, owner)
     if not isinstance(name, str):
         return None
-    draft = NodeDraft(name, "", node, node.nodes["id"], Given(node, {}))
+    draft = NodeDraft(name, "", node, node.nodes["id"], ReadFields(node, {}))
     kind = given.get("kind")
     if kind is None:
         return draft
@@ -128,7 +128,7 @@ def _read_result(reading: Reading, draft: NodeDraft) -> None:
                 reading.at(each, "wrong-type", message)
 
 
-def _read_node_keys(reading: Reading, draft: NodeDraft, given: Given) -> None:
+def _read_node_keys(reading: Reading, draft: NodeDraft, given: ReadFields) -> None:
     draft.retry = given.get("retry_policy")
     retry = given.get("retry")
     if retry is not None:
@@ -153,7 +153,7 @@ def _seconds(reading: Reading, node: Node | None, owner: str) -> float | None:
     return found
 
 
-def _ways(reading: Reading, draft: NodeDraft, given: Given) -> list[Way]:
+def _ways(reading: Reading, draft: NodeDraft, given: ReadFields) -> list[Way]:
     ways = branches(reading, given.get("edges"), draft.owner)
     own = draft.given
     if draft.kind == "condition" and not ways:

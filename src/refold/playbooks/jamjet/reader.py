@@ -14,19 +14,19 @@ from refold.playbooks.jamjet.fleet import FilesBeside, Fleet
 from refold.playbooks.jamjet.graph import read_graph
 from refold.playbooks.jamjet.ir import read_ir
 from refold.playbooks.jamjet.listed import read_list
-from refold.playbooks.jamjet.work import Children
+from refold.playbooks.jamjet.work import ChildPlans
 from refold.playbooks.problems import Place
 from refold.playbooks.reader.reading import Reading
 from refold.playbooks.yaml.text import Node
 
 
-class Found(Struct, frozen=True):
+class JamjetWorkflow(Struct, frozen=True):
     """The workflow of a file: its plan, the places of its nodes, and plans that it starts from the same file."""
 
     plan: Plan
     places: Mapping[str, Place]
     metadata: dict[str, Any]
-    children: tuple["Found", ...] = ()
+    children: tuple["JamjetWorkflow", ...] = ()
 
 
 READERS: dict[str, Callable[[Reading, Node], GraphDraft]] = {
@@ -37,7 +37,7 @@ READERS: dict[str, Callable[[Reading, Node], GraphDraft]] = {
 }
 
 
-def read_jamjet(reading: Reading, root: Node, form: str, unit: str | None = None) -> Found | None:
+def read_jamjet(reading: Reading, root: Node, form: str, unit: str | None = None) -> JamjetWorkflow | None:
     """Return the workflow; None if there is none, which was reported."""
     if form == "other":
         hint = "it has `workflow:` and `nodes:`, or `agent:`, or `agents:`, or is JSON with `workflow_id` and `nodes`"
@@ -51,14 +51,14 @@ def read_jamjet(reading: Reading, root: Node, form: str, unit: str | None = None
     return _found(reading, READERS[form](reading, root), FilesBeside(reading))
 
 
-def _found(reading: Reading, draft: GraphDraft, children: Children) -> Found:
-    return Found(compile_graph(reading, draft, children), NodePlaces(draft), draft.metadata)
+def _found(reading: Reading, draft: GraphDraft, children: ChildPlans) -> JamjetWorkflow:
+    return JamjetWorkflow(compile_graph(reading, draft, children), NodePlaces(draft), draft.metadata)
 
 
-def _read_fleet(reading: Reading, root: Node, unit: str | None) -> Found | None:
+def _read_fleet(reading: Reading, root: Node, unit: str | None) -> JamjetWorkflow | None:
     """All units are checked, whichever is asked for; None: any of them will do."""
 
-    def compiled(draft: GraphDraft, children: Children) -> Plan:
+    def compiled(draft: GraphDraft, children: ChildPlans) -> Plan:
         return compile_graph(reading, draft, children)
 
     fleet = Fleet(reading, root, compiled)
@@ -73,9 +73,9 @@ def _read_fleet(reading: Reading, root: Node, unit: str | None) -> Found | None:
     for name in names:
         fleet.plan(name)
     others = tuple(
-        Found(fleet.plans[name], NodePlaces(fleet.drafts[name]), fleet.drafts[name].metadata)
+        JamjetWorkflow(fleet.plans[name], NodePlaces(fleet.drafts[name]), fleet.drafts[name].metadata)
         for name in names
         if name != unit
     )
     chosen = fleet.drafts[unit]
-    return Found(fleet.plans[unit], NodePlaces(chosen), chosen.metadata, others)
+    return JamjetWorkflow(fleet.plans[unit], NodePlaces(chosen), chosen.metadata, others)

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from refold.playbooks.jamjet.drafts import NodeDraft, Way
-from refold.playbooks.jamjet.fields import Given
+from refold.playbooks.jamjet.fields import ReadFields
 from refold.playbooks.yaml.text import Node
 
 LIMIT, FINALIZE, END = "__limit_exceeded__", "__finalize__", "end"
@@ -83,7 +83,7 @@ class Unrolled:
 
     def _node(self, name: str, kind: str, ways: list[Way]) -> NodeDraft:
         place = self.agent.node
-        node = NodeDraft(name, kind, place, place, Given(place, {}), ways)
+        node = NodeDraft(name, kind, place, place, ReadFields(place, {}), ways)
         self.nodes[name] = node
         return node
 

@@ -9,8 +9,8 @@ from msgspec import structs
 
 from refold.core.plan import Input, Retry
 from refold.names import did_you_mean
-from refold.playbooks.jamjet.drafts import CLASSES, GraphDraft, Policy
-from refold.playbooks.jamjet.fields import Field, Given, read_fields
+from refold.playbooks.jamjet.drafts import CLASSES, GraphDraft, NamePolicy
+from refold.playbooks.jamjet.fields import Field, ReadFields, read_fields
 from refold.playbooks.jamjet.tables import RETRY_SHORT
 from refold.playbooks.problems import InvalidPlaybook, Place, Problem
 from refold.playbooks.reader.reading import Reading, cut, kind_of
@@ -138,11 +138,11 @@ def _each(
     fields: tuple[Field, ...],
     noun: str,
     strict: bool = False,
-) -> dict[str, Given]:
+) -> dict[str, ReadFields]:
     found = {}
     for key, node in _entries(reading, nodes, name):
         if fields is MODEL and isinstance(node.value, str):  # a short form: the name at its provider
-            found[key] = Given(node, {"model": node})
+            found[key] = ReadFields(node, {"model": node})
         elif fields is TOOL and not strict and isinstance(node.value, dict) and not node.nodes.keys() & WHO_RUNS_IT:
             found[key] = read_fields(reading, node, DESCRIBED_TOOL, f"{noun} `{key}`", open=True)
         else:
@@ -150,7 +150,7 @@ def _each(
     return found
 
 
-def read_beside(reading: Reading, section: str, text: str) -> Mapping[str, Given]:
+def read_beside(reading: Reading, section: str, text: str) -> Mapping[str, ReadFields]:
     """Read the models or tools of a file of their own. What is wrong with it is said at the beginning of this one."""
     other = Reading(text, {}, {})
     try:
@@ -185,7 +185,7 @@ def read_retry(reading: Reading, node: Node, owner: str) -> Retry:
 EXCEPTION = re.compile(r"([A-Za-z_]\w*\.)*[A-Z]\w*")  # the name of a class, maybe with its module
 
 
-def _classes(reading: Reading, given: Given, owner: str) -> tuple[str, ...]:
+def _classes(reading: Reading, given: ReadFields, owner: str) -> tuple[str, ...]:
     """Return the kinds of failures that are worth another try; none: all."""
     kinds: list[str] = []
     classes = given.get("retryable_on")
@@ -207,7 +207,7 @@ def _classes(reading: Reading, given: Given, owner: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(kinds))
 
 
-def _backoff(given: Given) -> Any:
+def _backoff(given: ReadFields) -> Any:
     backoff = given.value("backoff", "fixed")
     return "fixed" if backoff == "constant" else backoff
 
@@ -238,9 +238,9 @@ def _read_timeouts(reading: Reading, draft: GraphDraft, node: Node | None) -> No
         reading.warn(interval, "no-effect", "`heartbeat_interval` has no effect", "leave it out")
 
 
-def read_policy(reading: Reading, node: Node, owner: str) -> Policy:
+def read_policy(reading: Reading, node: Node, owner: str) -> NamePolicy:
     given = read_fields(reading, node, POLICY, f"`policy` of {owner}", open=True)
-    return Policy(
+    return NamePolicy(
         tuple(given.value("blocked_tools", ())),
         tuple(given.value("require_approval_for", ())),
         tuple(given.value("model_allowlist", ())),

@@ -14,7 +14,7 @@ from refold.names import did_you_mean
 from refold.playbooks.bindings import Bindings, bound_data, how_to_bind
 from refold.playbooks.jamjet.drafts import GraphDraft, NodeDraft
 from refold.playbooks.jamjet.expressions import FILES, Expressions
-from refold.playbooks.jamjet.fields import Given
+from refold.playbooks.jamjet.fields import ReadFields
 from refold.playbooks.jamjet.whole import read_beside, schema_in
 from refold.playbooks.problems import Place
 from refold.playbooks.reader.reading import Reading, cut
@@ -41,11 +41,11 @@ class NodeWork(Struct):
 class Workshop:
     """Makes the work of nodes. What is not bound is reported at its place."""
 
-    def __init__(self, reading: Reading, draft: GraphDraft, children: "Children") -> None:
+    def __init__(self, reading: Reading, draft: GraphDraft, children: "ChildPlans") -> None:
         self.reading, self.draft, self.children = reading, draft, children
         self.expressions = Expressions(reading, draft.bare)
         self._bindings: Bindings | None = None
-        self._beside: dict[str, Mapping[str, Given]] = {}
+        self._beside: dict[str, Mapping[str, ReadFields]] = {}
         self._unbound: set[tuple[str, str, Place]] = set()  # section, name and place of what was reported
 
     @property
@@ -54,7 +54,7 @@ class Workshop:
             self._bindings = self.reading.bindings()
         return self._bindings
 
-    def known(self, section: str, name: str) -> Given | None:
+    def known(self, section: str, name: str) -> ReadFields | None:
         """Return what the file, or `models.yaml` or `tools.yaml` next to it, says of a model or a tool."""
         inside = self.draft.models if section == "models" else self.draft.tools
         if name in inside:
@@ -101,7 +101,7 @@ class Workshop:
         """Return the tools that the model of an agent may choose; those that are not bound are reported."""
         found: dict[str, Task] = {}
         for name, place in self.draft.agent_tools.items():
-            node = NodeDraft(name, "tool", place, place, Given(place, {}))
+            node = NodeDraft(name, "tool", place, place, ReadFields(place, {}))
             task = _named_tool(self, node, name)
             if task is None:
                 message = f"there is no tool `{cut(name)}`, and none is bound"
@@ -119,7 +119,7 @@ class Workshop:
         return info
 
 
-class Children(Protocol):
+class ChildPlans(Protocol):
     """Finds the plans that nodes start as child runs."""
 
     def unit(self, node: Node, name: str, what: str) -> Work | None:
@@ -170,13 +170,13 @@ def _schema_of(shop: Workshop, node: NodeDraft) -> dict[str, Any] | None:
     return schema
 
 
-def _timeout_of(node: NodeDraft, known: Given | None) -> float | None:
+def _timeout_of(node: NodeDraft, known: ReadFields | None) -> float | None:
     if node.timeout is None and known is not None:
         node.timeout = known.seconds("timeout_secs")
     return node.timeout
 
 
-def _settings(known: Given | None) -> dict[str, Any]:
+def _settings(known: ReadFields | None) -> dict[str, Any]:
     found = () if known is None else ("temperature", "max_tokens")
     return {name: known.value(name) for name in found if known is not None and name in known}
 
@@ -217,7 +217,7 @@ def _tools_of(shop: Workshop, node: NodeDraft) -> list[Any]:
     return found
 
 
-def _described(known: Given) -> dict[str, Any]:
+def _described(known: ReadFields) -> dict[str, Any]:
     return {name: known.value(name) for name in ("description", "input_schema") if name in known}
 
 
@@ -253,7 +253,7 @@ def _named_tool(shop: Workshop, node: NodeDraft, name: str) -> "Task | NodeWork 
     return _tool_of(shop, node, known) if known is not None and "kind" in known else shop.bindings.tool(name)
 
 
-def _tool_of(shop: Workshop, node: NodeDraft, known: Given) -> "Task | NodeWork | None":
+def _tool_of(shop: Workshop, node: NodeDraft, known: ReadFields) -> "Task | NodeWork | None":
     """A tool of which the file says who runs it."""
     reference = known.value("reference", "")
     match known.value("kind"):
@@ -311,7 +311,7 @@ def _with_variables(shop: Workshop, node: NodeDraft, value: Any) -> Any:
     return VARIABLE.sub(read, value)
 
 
-def _server_keys(shop: Workshop, node: NodeDraft, name: str, known: Given) -> dict[str, Any] | None:
+def _server_keys(shop: Workshop, node: NodeDraft, name: str, known: ReadFields) -> dict[str, Any] | None:
     if known.value("transport") == "web_socket":
         message = f"server `{cut(name)}`: Refold does not speak to servers by `web_socket`"
         shop.reading.at(known.found["transport"], "unsupported-node", message, "use `http_sse` or `stdio`")
@@ -342,7 +342,7 @@ def from_environment(name: str) -> str:
     return f"{{{{ keychain[{quoted(ENTRY + name)}].value }}}}"
 
 
-def auth_keys(shop: Workshop, known: Given) -> dict[str, Any]:
+def auth_keys(shop: Workshop, known: ReadFields) -> dict[str, Any]:
     """How requests are authorised: by secrets from variables of the environment, which the worker reads."""
     auth = known.value("auth")
     if not isinstance(auth, dict):

@@ -18,7 +18,7 @@ from refold.templates.output_blocks import answer_form, json_schema
 COMPUTING = ("python", "function")  # kinds of tools that may read anything
 
 
-class Asked(Struct, gc=False):
+class AgentWork(Struct, gc=False):
     """The work of a step that calls an agent, and its input."""
 
     work: Call
@@ -41,7 +41,7 @@ class Agents:
         keys: dict[str, Any],
         output: Scalar | None,
         snippets: Sequence[Scalar],
-    ) -> Asked:
+    ) -> AgentWork:
         key = stem(agent.text) if is_path else agent.text
         task = self._task(key)
         file = self._file(agent, is_path, key, task is not None, keys.get("plugin_dirs", ()))
@@ -79,7 +79,7 @@ class Agents:
                 config["inputs"] = {"$variables": {}}
             elif names:
                 config["inputs"] = {name: {"$variable": name} for name in sorted(names)}
-        return Asked(Call("agent", settings), {"input": {}, "config": config})
+        return AgentWork(Call("agent", settings), {"input": {}, "config": config})
 
     def _task(self, key: str) -> Task | None:
         """Return the tool that is bound to an agent."""

@@ -34,7 +34,7 @@ StepsOfChild = Callable[[ChildCall], Sequence[str]]
 """Returns the keys of the steps of a child's body."""
 
 
-class Known(Struct):
+class EarlierResults(Struct):
     """What may have run before, in the order of the file: keys of results, and whether anything can export names."""
 
     keys: dict[str, str]  # key -> the kind of node that has left it
@@ -50,7 +50,7 @@ class Checker:
             self._shadow(each.name)
 
     def check(self, file: File) -> None:
-        known = Known({})
+        known = EarlierResults({})
         self._body(file.body, known)
         self._body(file.finally_body, known, finally_=True)
 
@@ -62,11 +62,11 @@ class Checker:
             message = f"the project has a variable `{name.text}`, which hides this input"
             self.reading.warn(name, "shadowed-name", message, "give one of them another name")
 
-    def _body(self, nodes: Sequence[Node], known: Known, finally_: bool = False) -> None:
+    def _body(self, nodes: Sequence[Node], known: EarlierResults, finally_: bool = False) -> None:
         for node in nodes:
             self._node(node, known, finally_)
 
-    def _node(self, node: Node, known: Known, finally_: bool) -> None:
+    def _node(self, node: Node, known: EarlierResults, finally_: bool) -> None:
         self._templates(node, known, finally_)
         match node:
             case Test():
@@ -93,7 +93,7 @@ class Checker:
             case _:
                 self._add(node, known)
 
-    def _add(self, node: Node, known: Known) -> None:
+    def _add(self, node: Node, known: EarlierResults) -> None:
         """Note that a node may have run."""
         key, kind = key_of(node), type(node).__name__
         if known.keys.get(key, kind) != kind:
@@ -109,7 +109,7 @@ class Checker:
         if isinstance(on_fail, Scalar) and on_fail.text != "continue":
             known.keys.setdefault(fallback_key(on_fail), "Call")
 
-    def _gate(self, node: Gate, known: Known) -> None:
+    def _gate(self, node: Gate, known: EarlierResults) -> None:
         if node.name.text == QUALITY and "source" in node.keys:
             source = node.keys["source"]
             self._step(source, known, source.text)
@@ -117,7 +117,7 @@ class Checker:
         if isinstance(options, Scalar):
             self._step(options, known, options.text.partition(".")[0])
 
-    def _condition(self, condition: Scalar, known: Known) -> None:
+    def _condition(self, condition: Scalar, known: EarlierResults) -> None:
         step, dot, _ = condition.text.partition(".")
         if dot:
             self._step(Scalar(step, condition.at, condition.at + len(step)), known, step)
@@ -129,13 +129,13 @@ class Checker:
             hint = did_you_mean(condition.text, names) if names else f"declare `{condition.text} boolean` in `inputs`"
             self.reading.at(condition, "unknown-input", message, hint)
 
-    def _step(self, value: Scalar, known: Known, step: str) -> None:
+    def _step(self, value: Scalar, known: EarlierResults, step: str) -> None:
         if step not in known.keys:
             message = f"no step `{step}` can have run before this"
             hint = did_you_mean(step, list(known.keys)) if known.keys else "name a step that stands before it"
             self.reading.at(value, "unknown-step", message, hint)
 
-    def _templates(self, node: Node, known: Known, finally_: bool) -> None:
+    def _templates(self, node: Node, known: EarlierResults, finally_: bool) -> None:
         """Warn of names that nothing declares, as long as no step can have exported them."""
         if known.exports:
             return

@@ -35,7 +35,7 @@ NODES = ("call", "if", "unless", "while", "do", "parallel", "gate", "always", "s
 DEEPEST = 100  # blocks in blocks, and values in values
 
 
-class Stopped(Exception):
+class ParsingStopped(Exception):
     """The reading ends at this token, which cannot stand where it does."""
 
     def __init__(self, token: Token, message: str, hint: str, code: str = "syntax") -> None:
@@ -105,7 +105,7 @@ class Parser:
         token = token or self.token
         if self.token.kind == BROKEN:
             token, code = self.token, self.token.text
-        raise Stopped(token, message, hint, code)
+        raise ParsingStopped(token, message, hint, code)
 
     def _shown(self) -> str:
         token = self.token

@@ -16,7 +16,7 @@ from refold.playbooks.wf.agents import Agents
 from refold.playbooks.wf.checks import Checker
 from refold.playbooks.wf.compile import Compiler, constants_of, reserved_names
 from refold.playbooks.wf.nodes import ChildCall, File, Scalar
-from refold.playbooks.wf.parser import Parser, Stopped
+from refold.playbooks.wf.parser import Parser, ParsingStopped
 from refold.playbooks.wf.project import Project
 from refold.playbooks.wf.reading import TooMany, WfReading
 from refold.playbooks.wf.tokens import BROKEN, broken, words_of
@@ -71,7 +71,7 @@ def parse(reading: WfReading) -> File | None:
     parser = Parser(words.tokens, reading.report)
     try:
         return parser.file()
-    except Stopped as stopped:
+    except ParsingStopped as stopped:
         token = stopped.token
         if token.kind == BROKEN:
             reading.problems.append(broken(token, reading.source, reading.place(token.at)))

@@ -24,7 +24,7 @@ from refold.python.stages.stages import (
 from refold.python.stages.state import INPUT, RESULT, PipelineState
 
 
-class ChildRun(Protocol):
+class ChildRunHandle(Protocol):
     @property
     def id(self) -> str: ...
 
@@ -214,7 +214,7 @@ class StageRun:
         return structs.replace(_result(name, done, list(runs.values())), run=run, branches=branches)
 
 
-def _result(name: str, done: StageDone, runs: Sequence[ChildRun]) -> StageResult:
+def _result(name: str, done: StageDone, runs: Sequence[ChildRunHandle]) -> StageResult:
     known = [each for each in runs if each.started_at]  # one of another store may not be here
     ended = [each.ended_at or each.started_at for each in known]
     span = max(ended) - min(each.started_at for each in known) if known else 0

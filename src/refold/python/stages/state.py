@@ -9,7 +9,7 @@ from refold.python.stages.stages import PipelineResult, StageResult, total_usage
 INPUT, RESULT = "pipeline.input", "pipeline.result:"
 
 
-class Kept(Protocol):
+class StoredState(Protocol):
     """The state of a run, with what Refold itself keeps there."""
 
     def get(self, key: str, default: Any = None) -> Any: ...
@@ -26,7 +26,7 @@ class PipelineState:
     for reading; to write is possible only until the function has returned.
     """
 
-    def __init__(self, state: Kept, stages: Sequence[str], rounds: Mapping[str, Any]) -> None:
+    def __init__(self, state: StoredState, stages: Sequence[str], rounds: Mapping[str, Any]) -> None:
         self._state, self._stages, self._rounds = state, stages, dict(rounds)
         self._wrote: dict[str, Any] = {}
         self._deleted: dict[str, None] = {}

@@ -35,7 +35,7 @@ from refold.stores.postgres.bell import Bell
 from refold.stores.postgres.connection import Row, Session
 from refold.stores.postgres.migrate import check_version
 from refold.stores.postgres.server_time import GivenTime, ServerTime
-from refold.stores.postgres.turn import ALL, Lane, Memory, PostgresTurn, Tools, read_fact, read_lease, read_summary
+from refold.stores.postgres.turn import ALL, Lane, PostgresTurn, StoreMemory, Tools, read_fact, read_lease, read_summary
 from refold.stores.postgres.views import PostgresViews
 
 log = logger("store")
@@ -83,7 +83,7 @@ class PostgresStore:
         self.now = self.time.now
         self._place: tuple[int, int] | None = None  # the server's system identifier and timeline
         self.session.on_connect = self._connected
-        self.memory = Memory(0)
+        self.memory = StoreMemory(0)
         try:
             with self.session.guard:
                 check_version(self.session, make)

@@ -19,7 +19,7 @@ from refold.core.outcomes import SECOND, Instant
 from refold.core.read.summary import Summary
 from refold.core.state import PAUSED, TERMINAL
 from refold.errors import Conflict, Corrupt, NotFound, Outdated, TailLost
-from refold.ports import Abilities, Asked, Document, Hint, Lease, Ring, Writes
+from refold.ports import Abilities, ClaimRequest, Document, Hint, Lease, Ring, Writes
 from refold.stores.documents import check_put, check_version, next_version
 from refold.stores.postgres import queries
 from refold.stores.postgres.arrays import Blobs, Ints, Texts
@@ -66,7 +66,7 @@ class OpenedRun(Struct):
     lost: int = 0  # how many facts were acknowledged, if the log has fewer
 
 
-class Memory(Struct):
+class StoreMemory(Struct):
     """What a store remembers between its turns."""
 
     ns: int
@@ -149,7 +149,7 @@ class Tools(Struct, frozen=True):
     """What a turn gets from its store."""
 
     session: Session
-    memory: Memory
+    memory: StoreMemory
     time: ServerTime | GivenTime
     lane: Callable[[Lane], int]
     reserve: Callable[[], list[int]]
@@ -166,7 +166,7 @@ class PostgresTurn:
         self._plain = False
         self._opened: dict[str, OpenedRun] = {}
         self._batch = Batch()
-        self._asked: list[Asked] = []
+        self._asked: list[ClaimRequest] = []
         self._new_workers: dict[str, Abilities] = {}
         self._due_rings: set[Ring] = set()  # of what was sent already, for the end of the turn
         self._rounds: tuple[list[int], list[int]] | None = None  # of claims that are not committed
@@ -465,8 +465,8 @@ class PostgresTurn:
             for key in read:
                 opened.letters.pop(key, None)
 
-    def ask(self, can: Abilities, lease_for: float, limit: int) -> Asked:
-        asked = Asked(can, lease_for, limit)
+    def ask(self, can: Abilities, lease_for: float, limit: int) -> ClaimRequest:
+        asked = ClaimRequest(can, lease_for, limit)
         if limit > 0:
             self._asked.append(asked)
         return asked
@@ -478,7 +478,7 @@ class PostgresTurn:
             else:
                 self._open(())
         self._flush()
-        asked = Asked(can, lease_for, limit)
+        asked = ClaimRequest(can, lease_for, limit)
         statements: list[Statement] = []
         if self._is_unknown(can):
             statements.append(self._enrolment(can, lease_for))
@@ -593,7 +593,7 @@ class PostgresTurn:
         opened = self._opened.get(run)
         return -1 if opened is None else opened.head
 
-    def _born(self, batch: Batch, asked: Sequence[Asked]) -> dict[int, Lease] | None:
+    def _born(self, batch: Batch, asked: Sequence[ClaimRequest]) -> dict[int, Lease] | None:
         """Leases of commands that are never stored as waiting, if nothing else waits; None: ask for them."""
         memory = self._memory
         if len(asked) != 1 or not memory.is_idle or memory.born >= BORN_LEASED or batch.again or batch.is_empty:
@@ -630,7 +630,7 @@ class PostgresTurn:
         ended.update((runs.get(rid, ""), id) for rid, id in batch.held)
         return not limited.isdisjoint(ended)
 
-    def _claim(self, asked: Asked) -> Statement:
+    def _claim(self, asked: ClaimRequest) -> Statement:
         can, memory = asked.can, self._memory
         tools = None if can.tools is None else Texts(sorted(can.tools))
         queues = None if can.queues is None else Texts(can.queues)
@@ -641,7 +641,7 @@ class PostgresTurn:
         cursors, lefts = self._rounds or (memory.cursors, memory.lefts)
         return queries.CLAIM, (*values, self.now, Ints(cursors), Ints(lefts))
 
-    def _hand_out(self, claim: Asked, rows: Sequence[Row], asked: Sequence[Asked]) -> None:
+    def _hand_out(self, claim: ClaimRequest, rows: Sequence[Row], asked: Sequence[ClaimRequest]) -> None:
         memory = self._memory
         leases: list[tuple[Lease, int]] = []
         again = rows[0][-1] if rows else None
@@ -869,13 +869,13 @@ def read_summary(data: bytes, head: int | None) -> Summary:
     return structs.replace(row, seq=head or 0)
 
 
-def _together(asked: Sequence[Asked]) -> list[Asked]:
+def _together(asked: Sequence[ClaimRequest]) -> list[ClaimRequest]:
     """Requests of one worker that can take the same are one claim."""
-    merged: list[Asked] = []
+    merged: list[ClaimRequest] = []
     for each in asked:
         same = next((other for other in merged if _same(each, other)), None)
         if same is None:
-            merged.append(Asked(each.can, each.lease_for, each.limit))
+            merged.append(ClaimRequest(each.can, each.lease_for, each.limit))
             continue
         same.limit += each.limit
         if each.can.places:
@@ -886,7 +886,7 @@ def _together(asked: Sequence[Asked]) -> list[Asked]:
     return merged
 
 
-def _same(one: Asked, other: Asked) -> bool:
+def _same(one: ClaimRequest, other: ClaimRequest) -> bool:
     """Whether two requests differ in the number of slots and places alone."""
     a, b = one.can, other.can
     return (
@@ -896,7 +896,7 @@ def _same(one: Asked, other: Asked) -> bool:
     )
 
 
-def _distribute(leases: Sequence[tuple[Lease, int]], asked: Sequence[Asked]) -> None:
+def _distribute(leases: Sequence[tuple[Lease, int]], asked: Sequence[ClaimRequest]) -> None:
     waiting = list(leases)
     for each in asked:
         taken, waiting = waiting[: each.limit], waiting[each.limit :]

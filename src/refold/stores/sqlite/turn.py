@@ -18,7 +18,7 @@ from refold.core.outcomes import SECOND, Instant
 from refold.core.read.summary import Summary
 from refold.core.state import PAUSED
 from refold.errors import Conflict, Corrupt
-from refold.ports import Abilities, Asked, Document, Lease, Writes
+from refold.ports import Abilities, ClaimRequest, Document, Lease, Writes
 from refold.stores.clock import MARK_EVERY, StoreClock
 from refold.stores.documents import check_put, check_version, next_version
 from refold.stores.removal import FLOOR_STEP, refuse_removal
@@ -207,7 +207,7 @@ class SqliteTurn:
         self._wrote = False  # facts
         self._expected = runs
         self._new_workers: dict[str, Abilities] = {}
-        self._asked: list[Asked] = []
+        self._asked: list[ClaimRequest] = []
         self._buffer = Buffer(tools.namespace)
         self._begin_anew()
 
@@ -409,8 +409,8 @@ class SqliteTurn:
             self.commands.flush()
             self._settle(writes.run)
 
-    def ask(self, can: Abilities, lease_for: float, limit: int) -> Asked:
-        asked = Asked(can, lease_for, limit)
+    def ask(self, can: Abilities, lease_for: float, limit: int) -> ClaimRequest:
+        asked = ClaimRequest(can, lease_for, limit)
         self._asked.append(asked)
         return asked
 

@@ -41,13 +41,13 @@ WORDS = frozenset({"and", "or", "not", "in", *CONSTANTS})
 ROOTS = ("state", "output")
 
 
-class Names(Protocol):
+class ConditionRoots(Protocol):
     """The roots of paths: `state`, `output`, and in lists of nodes the keys of both."""
 
     def root(self, name: str) -> Any: ...
 
 
-Value = Callable[[Names], Any]
+Value = Callable[[ConditionRoots], Any]
 
 
 class Condition(Struct, frozen=True):
@@ -299,7 +299,7 @@ def _indexed(value: Value, index: Value) -> Value:
     return lambda names: _get(value(names), index(names))
 
 
-def _first(names: Names, parts: Sequence[Value], wanted: bool) -> Any:
+def _first(names: ConditionRoots, parts: Sequence[Value], wanted: bool) -> Any:
     """Return the first value that is true, or false, and else the last one."""
     found = None
     for part in parts:

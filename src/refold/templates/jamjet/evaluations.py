@@ -9,16 +9,16 @@ from refold.core.read.template_scope import RunScope
 from refold.templates.jamjet import conditions
 from refold.templates.jamjet.conditions import text_of
 from refold.templates.jamjet.results import Info, answer_of, output_of, parsed
-from refold.templates.jamjet.state import State
+from refold.templates.jamjet.state import JamjetState
 
 WORST, BEST = 1, 5  # scores of a judge
 RETRY, ESCALATE, HALT, LOG = "retry_with_feedback", "escalate", "halt", "log_and_continue"
 
 
-class Subject:
+class EvaluationScope:
     """What expressions of an evaluation read: `output` is what is judged."""
 
-    def __init__(self, state: State, output: Any, bare: bool) -> None:
+    def __init__(self, state: JamjetState, output: Any, bare: bool) -> None:
         self.state, self.output, self.bare = state, output, bare
 
     def root(self, name: str) -> Any:
@@ -31,17 +31,17 @@ class Subject:
         return self.state.get(name)
 
 
-def subject_of(view: RunScope, info: Info, state: State, bare: bool) -> Subject:
+def subject_of(view: RunScope, info: Info, state: JamjetState, bare: bool) -> EvaluationScope:
     """Return what an evaluation judges: the value of its expression, or the output of the node before it."""
     before = info.get("subject")
     output = None if not before else output_of(view, view.graph.index[before])
-    subject = Subject(state, output, bare)
+    subject = EvaluationScope(state, output, bare)
     if info.get("expression"):
         subject.output = conditions.read(info["expression"], bare).value(subject)
     return subject
 
 
-def judged(raw: Any, info: Info, view: RunScope, state: State, bare: bool) -> dict[str, Any]:
+def judged(raw: Any, info: Info, view: RunScope, state: JamjetState, bare: bool) -> dict[str, Any]:
     """Return the output of an evaluation: `{passed, scorers}`."""
     subject = subject_of(view, info, state, bare)
     results = raw if isinstance(raw, Mapping) else {}
@@ -51,7 +51,9 @@ def judged(raw: Any, info: Info, view: RunScope, state: State, bare: bool) -> di
     return {"passed": all(each["passed"] for each in scorers), "scorers": scorers}
 
 
-def _scored(scorer: Mapping[str, Any], raw: Any, subject: Subject, view: RunScope, info: Info) -> dict[str, Any]:
+def _scored(
+    scorer: Mapping[str, Any], raw: Any, subject: EvaluationScope, view: RunScope, info: Info
+) -> dict[str, Any]:
     match scorer["type"]:
         case "assertion":
             failed = [text for text in scorer["checks"] if not conditions.read(text, subject.bare).value(subject)]
@@ -125,7 +127,7 @@ def sent_back(info: Info, view: RunScope) -> int:
     return int(view.ctx.get(counter(info["name"])) or 0)
 
 
-def patch_of(raw: Any, info: Info, view: RunScope, state: State, bare: bool) -> dict[str, Any]:
+def patch_of(raw: Any, info: Info, view: RunScope, state: JamjetState, bare: bool) -> dict[str, Any]:
     output = judged(raw, info, view, state, bare)
     action = action_of(output, info, view)
     patch = {"eval_passed": output["passed"], "eval_action": action, "eval_results": output["scorers"]}
@@ -134,7 +136,7 @@ def patch_of(raw: Any, info: Info, view: RunScope, state: State, bare: bool) -> 
     return patch
 
 
-def judge_messages(given: Mapping[str, Any], view: RunScope, info: Info, state: State, bare: bool) -> list[Any]:
+def judge_messages(given: Mapping[str, Any], view: RunScope, info: Info, state: JamjetState, bare: bool) -> list[Any]:
     """The prompt of a judge: the rubric, what is judged, and the form of the answer."""
     output = subject_of(view, info, state, bare).output
     system = (

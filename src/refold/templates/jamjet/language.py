@@ -27,7 +27,7 @@ from refold.core.read.template_scope import RunScope, step_value
 from refold.templates.jamjet import conditions, evaluations, results
 from refold.templates.jamjet.conditions import plain
 from refold.templates.jamjet.results import CHOOSES
-from refold.templates.jamjet.state import State, about, keys_of
+from refold.templates.jamjet.state import JamjetState, about, keys_of
 from refold.templates.language import Templates
 from refold.templates.tokens import Wrong
 
@@ -40,7 +40,7 @@ class JamjetNames:
 
     def __init__(self, view: RunScope) -> None:
         self.view = view
-        self.state = State(view)
+        self.state = JamjetState(view)
         self.bare = bool(about(view).get("bare"))
 
     def output(self) -> Any:

@@ -11,7 +11,7 @@ from refold.core.expressions import CannotEvaluate
 from refold.core.read.template_scope import RunScope, step_value
 from refold.core.state import BYPASSED, COMPLETED
 from refold.templates.jamjet.conditions import plain, text_of
-from refold.templates.jamjet.state import State
+from refold.templates.jamjet.state import JamjetState
 
 PATCH = "$patch"  # the template of a step's patch: what is known about the node
 
@@ -48,7 +48,7 @@ def outputs(view: RunScope, names: list[str], merge: str) -> Any:
     return [output_of(view, s) for s in ended]
 
 
-def patch_of(view: RunScope, s: int, info: Info, state: State) -> Mapping[str, Any]:
+def patch_of(view: RunScope, s: int, info: Info, state: JamjetState) -> Mapping[str, Any]:
     """Return the patch of a node that has completed. Raises CannotEvaluate with the kind of a failure."""
     raw = step_value(view.state, view.loaded, s)
     patch = PATCHES.get(info.get("node", ""))
@@ -209,7 +209,7 @@ def _model_output(raw: Any, info: Info) -> dict[str, Any]:
     return {**answer, info["key"]: value} if info.get("key") else answer
 
 
-def _model_patch(raw: Any, info: Info, state: State, view: RunScope) -> dict[str, Any]:
+def _model_patch(raw: Any, info: Info, state: JamjetState, view: RunScope) -> dict[str, Any]:
     answer = answer_of(raw)
     value = parsed(answer["content"]) if info.get("json") else answer["content"]
     patch = {
@@ -228,7 +228,7 @@ def _function_output(raw: Any, info: Info) -> dict[str, Any]:
     return data if isinstance(data, dict) else {"result": data}
 
 
-def _function_patch(raw: Any, info: Info, state: State, view: RunScope) -> dict[str, Any]:
+def _function_patch(raw: Any, info: Info, state: JamjetState, view: RunScope) -> dict[str, Any]:
     if info.get("reads") == "a2a":
         _check_task(raw, info)
     data, output = data_of(raw, info), _function_output(raw, info)
@@ -273,7 +273,7 @@ def _gate_output(raw: Any, info: Info) -> dict[str, Any]:
     return {"decision": decision, "user_id": raw.get("by"), "comment": comment}
 
 
-def _gate_patch(raw: Any, info: Info, state: State, view: RunScope) -> dict[str, Any]:
+def _gate_patch(raw: Any, info: Info, state: JamjetState, view: RunScope) -> dict[str, Any]:
     """An edit that comes with an approval: the map `state_patch` of the feedback, or a feedback that is one."""
     feedback = raw.get("feedback")
     if raw.get("option") != "approve" or not isinstance(feedback, dict):
@@ -287,7 +287,7 @@ def _wait_output(raw: Any, info: Info) -> Any:
     return {} if payload is None else plain(payload)
 
 
-def _wait_patch(raw: Any, info: Info, state: State, view: RunScope) -> dict[str, Any]:
+def _wait_patch(raw: Any, info: Info, state: JamjetState, view: RunScope) -> dict[str, Any]:
     payload = _wait_output(raw, info)
     return payload if isinstance(payload, dict) else {}
 
@@ -299,7 +299,7 @@ OUTPUTS: dict[str, Callable[[Any, Info], Any]] = {
     "wait": _wait_output,
     "joined": lambda raw, info: {"result": plain(raw)},
 }
-Patching = Callable[[Any, Info, State, RunScope], Mapping[str, Any]]
+Patching = Callable[[Any, Info, JamjetState, RunScope], Mapping[str, Any]]
 PATCHES: dict[str, Patching] = {
     "model": _model_patch,
     "function": _function_patch,

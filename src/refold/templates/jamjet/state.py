@@ -16,7 +16,7 @@ def about(view: RunScope) -> Mapping[str, Any]:
     return found
 
 
-class State(Mapping[str, Any]):
+class JamjetState(Mapping[str, Any]):
     """Keys are looked up when they are read. What a patch has deleted is null in the context, and is not here."""
 
     def __init__(self, view: RunScope) -> None:
@@ -64,7 +64,7 @@ def merged(target: Any, patch: Any) -> Any:
     return result
 
 
-def keys_of(patch: Mapping[str, Any], state: State) -> dict[str, Any]:
+def keys_of(patch: Mapping[str, Any], state: JamjetState) -> dict[str, Any]:
     """Return a patch as the keys of the context that it changes, each with its whole new value; null: deleted."""
     return {
         key: None if value is None else merged(state.get(key), value)

@@ -16,7 +16,7 @@ from refold.core.expressions import Evaluate, Path, TemplateScope
 from refold.core.facts import Fact, Move
 from refold.core.outcomes import SECOND, Instant
 from refold.errors import Ambiguous, Conflict, InvalidValue, NotFound, RefoldError, Unavailable
-from refold.ports import Abilities, Asked, Hint, Lease, Store, StoreTurn, Tool, ToolCall, Views, Writes
+from refold.ports import Abilities, ClaimRequest, Hint, Lease, Store, StoreTurn, Tool, ToolCall, Views, Writes
 from refold.testing.simulator.event_loop import Killed, SimProcess
 
 
@@ -287,7 +287,7 @@ class WatchedTurn:
 
     def __init__(self, turn: StoreTurn, watch: WriteOracle) -> None:
         self._turn, self._watch = turn, watch
-        self.asked: list[Asked] = []
+        self.asked: list[ClaimRequest] = []
 
     def write(self, writes: Writes) -> None:
         self._watch.before_write(self._turn, writes)
@@ -298,7 +298,7 @@ class WatchedTurn:
         self._watch.after_claim(leases)
         return leases
 
-    def ask(self, can: Abilities, lease_for: float, limit: int) -> Asked:
+    def ask(self, can: Abilities, lease_for: float, limit: int) -> ClaimRequest:
         asked = self._turn.ask(can, lease_for, limit)
         self.asked.append(asked)
         return asked

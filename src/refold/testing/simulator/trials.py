@@ -74,7 +74,7 @@ class SimFailed(Violation):
         super().__init__("\n".join(lines))
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class SimulationOptions(Struct, frozen=True, kw_only=True):
     """The options of a simulation."""
 
     seeds: int = 200
@@ -86,15 +86,19 @@ class Asked(Struct, frozen=True, kw_only=True):
     any_result: bool = False  # the result may depend on order and time, and is not compared
 
 
-def sim(workflow: Any, input: Mapping[str, Any] | None = None, asked: Asked | None = None, **inputs: Any) -> Simulated:
+def sim(
+    workflow: Any, input: Mapping[str, Any] | None = None, asked: SimulationOptions | None = None, **inputs: Any
+) -> Simulated:
     """Simulate all seeds. Raise SimFailed at the first seed in which a guarantee does not hold."""
-    simulated = simulate_all(subject_of(workflow, {**(input or {}), **inputs}, asked or Asked()), asked or Asked())
+    simulated = simulate_all(
+        subject_of(workflow, {**(input or {}), **inputs}, asked or SimulationOptions()), asked or SimulationOptions()
+    )
     if simulated.broken is not None:
         raise SimFailed(simulated)
     return simulated
 
 
-def subject_of(workflow: Any, input: Mapping[str, Any], asked: Asked) -> Subject:
+def subject_of(workflow: Any, input: Mapping[str, Any], asked: SimulationOptions) -> Subject:
     replay = Replay([read(file) for file in asked.replay]) if asked.replay else None
     more = {"replay": replay, "signals": asked.signals, "answer": asked.answer, "faked": tuple(asked.fake)}
     if isinstance(workflow, str | os.PathLike):
@@ -114,7 +118,7 @@ def subject_of(workflow: Any, input: Mapping[str, Any], asked: Asked) -> Subject
 
 
 def simulate_all(
-    subject: Subject, asked: Asked, each: Callable[[Simulated], None] = lambda simulated: None
+    subject: Subject, asked: SimulationOptions, each: Callable[[Simulated], None] = lambda simulated: None
 ) -> Simulated:
     """Simulate seed after seed, up to the first in which a guarantee does not hold; `each` is called after each."""
     memo = Memo()

@@ -18,20 +18,20 @@ SHOWN = 2_000  # characters of a reply that a failure keeps
 PROGRAMS = ("shell", "container")  # their text is what they print
 
 
-class Reply(Struct, frozen=True):
+class AgentReply(Struct, frozen=True):
     """What a bound tool has answered. `value` is a map or list that was returned as data; then `text` is its JSON."""
 
     text: str
     value: Any = None
 
 
-def reply_of(kind: str, result: Any) -> Reply:
+def reply_of(kind: str, result: Any) -> AgentReply:
     """Return the answer in the result of a tool of that kind."""
     if isinstance(result, Mapping):
         if kind in PROGRAMS:
-            return Reply(result["stdout"])
+            return AgentReply(result["stdout"])
         if kind == "llm":
-            return Reply(result["text"])
+            return AgentReply(result["text"])
         if kind == "mcp":
             return _reply_of_server(result)
         if kind == "http":
@@ -40,21 +40,21 @@ def reply_of(kind: str, result: Any) -> Reply:
     return _as_reply(result)
 
 
-def _reply_of_server(result: Mapping[str, Any]) -> Reply:
+def _reply_of_server(result: Mapping[str, Any]) -> AgentReply:
     inner = result.get("result")
     structured = inner.get("structuredContent") if isinstance(inner, Mapping) else None
-    return _as_reply(structured) if structured is not None else Reply(result["text"])
+    return _as_reply(structured) if structured is not None else AgentReply(result["text"])
 
 
-def _as_reply(value: Any) -> Reply:
+def _as_reply(value: Any) -> AgentReply:
     if value is None:
-        return Reply("")
+        return AgentReply("")
     if isinstance(value, str):
-        return Reply(value)
-    return Reply(fast_json.encode(value).decode(), value)
+        return AgentReply(value)
+    return AgentReply(fast_json.encode(value).decode(), value)
 
 
-def read_json(reply: Reply, schema: Mapping[str, Any] | None) -> Any:
+def read_json(reply: AgentReply, schema: Mapping[str, Any] | None) -> Any:
     """Return the value of a reply. Raises ToolFailed of kind `parse` or `schema`, whose message helps the agent."""
     value = reply.value if reply.value is not None else _json_in(reply.text)
     if schema is None:

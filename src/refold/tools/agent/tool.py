@@ -13,7 +13,7 @@ from refold.ports import Done, Tool, ToolCall
 from refold.schemas import schema_flaw
 from refold.tool_api import Keys, ToolKey, refused
 from refold.tools.agent.info import AGENT, TRIES
-from refold.tools.agent.reply import SHOWN, Reply, read_json, reply_of
+from refold.tools.agent.reply import SHOWN, AgentReply, read_json, reply_of
 
 READS = ToolKey(name="reads", type="text", static=True, choices=("text", "json", "flow"))
 COMPILED = (  # keys that readers of files add; nobody writes them
@@ -141,7 +141,7 @@ class _Asking:
             parts.append(_form(self.schema))
         return "\n\n".join(parts)
 
-    def _read(self, reply: Reply, made: AskProgress) -> dict[str, Any]:
+    def _read(self, reply: AgentReply, made: AskProgress) -> dict[str, Any]:
         if self.reads == "flow":
             return self._read_flow(reply)
         if self.reads == "json":
@@ -149,7 +149,7 @@ class _Asking:
         output = reply.value if reply.value is not None else reply.text
         return {"text": reply.text, "output": output, "tries": made.asked}
 
-    def _read_flow(self, reply: Reply) -> dict[str, Any]:
+    def _read_flow(self, reply: AgentReply) -> dict[str, Any]:
         """Return the reply as the rest of a `.wf` file reads it."""
         from refold.templates.output_blocks import Unfit, read_answer
 

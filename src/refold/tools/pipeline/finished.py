@@ -13,7 +13,7 @@ MOST_RECORDS = 1_000  # of one try; a list of tasks that jumps back can run a mi
 WITHOUT_EFFECT = ("noop", "assert", "wait")
 
 
-class Recorded(Struct):
+class FinishedTask(Struct):
     """A task that has ended. `progress` is that of the pipeline, with the result of this task alone."""
 
     task: str

@@ -21,11 +21,11 @@ from refold.errors import InvalidValue, ToolFailed
 from refold.ports import Clock, Done, Tool, ToolCall
 from refold.schemas import unfit
 from refold.templates import Templates
-from refold.time_limits import Limit, began
+from refold.time_limits import TimeLimit, began
 from refold.tools.pipeline.calls import Awaits, awaits_of, call_of
 from refold.tools.pipeline.claims import Claiming, numbers_of
 from refold.tools.pipeline.envelope import envelope, raw
-from refold.tools.pipeline.finished import MOST_RECORDS, PREFIX, WITHOUT_EFFECT, Recorded, key_of, with_finished
+from refold.tools.pipeline.finished import MOST_RECORDS, PREFIX, WITHOUT_EFFECT, FinishedTask, key_of, with_finished
 from refold.tools.pipeline.render import Renderer
 from refold.tools.pipeline.scope import TaskProgress, TaskScope
 from refold.tools.pipeline.secrets import Unseen, Vault, Wallet, hidden
@@ -73,14 +73,14 @@ class PipelineTool:
                 running.pass_over(recorded)
         return await running.run()
 
-    async def _recorded(self, call: ToolCall) -> list[Recorded]:
+    async def _recorded(self, call: ToolCall) -> list[FinishedTask]:
         """Return what tasks that have ended have left, in their order."""
         assert call.meanwhile is not None
         values = []
         for key, outcome in (await call.meanwhile.recorded_before()).items():
             if key.startswith(PREFIX) and isinstance(outcome, Succeeded):
                 values.append(outcome.result if outcome.blob is None else await self._blob(call.run, outcome.blob))
-        found = [convert(value, Recorded) for value in values]
+        found = [convert(value, FinishedTask) for value in values]
         opened = [structs.replace(each, progress=self._opened(each.progress, call.run)) for each in found]
         return sorted(opened, key=lambda each: each.progress.runs)
 
@@ -146,7 +146,7 @@ class _Running:
                 await self._record(task)
         return self._succeeded()
 
-    def pass_over(self, recorded: Recorded) -> None:
+    def pass_over(self, recorded: FinishedTask) -> None:
         """Take what a task has left that ended before a crash."""
         made, before = self.progress, recorded.progress
         if before.of == made.of and before.runs > made.runs:
@@ -242,7 +242,7 @@ class _Running:
         unseen = Unseen(self.call.say) if self.pipeline.secret and self.call.say is not None else None
         if unseen is not None:
             given = structs.replace(given, say=unseen.say)
-        limit = Limit(self._left(seconds))
+        limit = TimeLimit(self._left(seconds))
         try:
             async with limit:
                 return self._shaped(task, self._taken(await self.tool.tools[task.kind](given)))

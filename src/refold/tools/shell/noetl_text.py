@@ -120,7 +120,7 @@ class SimpleCommand(Struct):
     words: list[Word] = field(default_factory=list)
 
 
-class Frame(Struct):
+class ShellFrame(Struct):
     """The text itself, or a `$(...)` in it."""
 
     command: SimpleCommand = field(default_factory=SimpleCommand)
@@ -184,12 +184,12 @@ class _Reader:
         self.commands: list[SimpleCommand] = []
         self.sums: list[str] = []  # names that arithmetic reads
         self.feeds = False  # a program may read what another one writes, or a file
-        self._frames = [Frame()]
+        self._frames = [ShellFrame()]
         self._text = ""
         self._at = 0
 
     @property
-    def _frame(self) -> Frame:
+    def _frame(self) -> ShellFrame:
         return self._frames[-1]
 
     def read(self, text: str) -> None:
@@ -402,7 +402,7 @@ class _Reader:
             return self._sum(at + 3)
         if following == "(":
             self._word()
-            self._frames.append(Frame())
+            self._frames.append(ShellFrame())
             return 2
         if following == "{":
             found = PARAMETER.match(text, at)

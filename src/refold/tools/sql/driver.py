@@ -71,7 +71,7 @@ class Work:
             raise GivenUp
 
 
-class Blocking:
+class BlockingCalls:
     def __init__(self, name: str, patience: float = PATIENCE) -> None:
         self.name, self.patience = name, patience
         self._room = asyncio.Semaphore(THREADS)
@@ -150,13 +150,13 @@ async def _settled(doing: "asyncio.Future[Any]") -> None:
         await asyncio.wait([doing], timeout=AGAIN)
 
 
-class Connection(Protocol):
+class SqlConnection(Protocol):
     def execute(self, query: str, /) -> Any: ...
 
     def interrupt(self) -> Any: ...
 
 
-Db = TypeVar("Db", bound=Connection)
+Db = TypeVar("Db", bound=SqlConnection)
 Result = TypeVar("Result")
 
 
@@ -174,7 +174,7 @@ class Driver(Struct, frozen=True):
             raise self.fault_of(error, statement) from None
 
     def answer(
-        self, db: Connection, request: SqlRequest, work: Work, one: Callable[[Statement], dict[str, Any]]
+        self, db: SqlConnection, request: SqlRequest, work: Work, one: Callable[[Statement], dict[str, Any]]
     ) -> dict[str, Any]:
         """Return the result of the last statement. A commit that another lock delays too long fails as a whole."""
         with self.faults():
@@ -206,7 +206,7 @@ class BlockingTool:
         answer: Callable[[Mapping[str, Any], SqlRequest, Work], dict[str, Any]],
     ) -> None:
         self._keys, self._style, self._timeout_code, self._answer = Keys(info), style, timeout_code, answer
-        self.blocking = Blocking(info.kind)
+        self.blocking = BlockingCalls(info.kind)
 
     async def __call__(self, call: ToolCall) -> Any:
         keys = _with_files(call, self._keys.read(call).keys)
@@ -239,7 +239,9 @@ class SharedConnection(Generic[Db]):
 
     db: Db
 
-    def __init__(self, driver: Driver, blocking: Blocking, connect: Callable[[], AbstractContextManager[Db]]) -> None:
+    def __init__(
+        self, driver: Driver, blocking: BlockingCalls, connect: Callable[[], AbstractContextManager[Db]]
+    ) -> None:
         self._driver, self._blocking, self._connect = driver, blocking, connect
         self._open = ExitStack()
         self._work = Work()

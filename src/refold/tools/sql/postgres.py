@@ -16,7 +16,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from refold.errors import ToolFailed
 from refold.ports import ToolCall
-from refold.time_limits import Limit, waiting
+from refold.time_limits import TimeLimit, waiting
 from refold.tool_api import Keys, refused
 from refold.tools.sql.faults import failure, kind_of_sqlstate, timed_out
 from refold.tools.sql.info import POSTGRES
@@ -77,7 +77,7 @@ class PostgresTool:
         conninfo = conninfo_of(keys)
         try:
             clean = _leaves_no_trace(request)
-            async with Limit(request.timeout), self.pools.connection(conninfo, clean) as connection:
+            async with TimeLimit(request.timeout), self.pools.connection(conninfo, clean) as connection:
                 return await _answer(connection, request, call, keys.get("schema"))
         except TimeoutError:
             raise timed_out(request.timeout, f"PG_{CANCELED}", _pg(CANCELED)) from None

@@ -20,7 +20,7 @@ AT_ONCE = 1000  # rows that are asked for at a time
 _encode = msgspec.json.Encoder().encode
 
 
-class Rows:
+class RowCollector:
     """Collects rows, and refuses the first that is too much."""
 
     def __init__(self, max_rows: int, max_bytes: int, as_objects: bool) -> None:
@@ -91,8 +91,8 @@ class SqlRequest(Struct, frozen=True):
         """Whether all statements are one transaction."""
         return not any(map(_stands_alone, self.statements))
 
-    def rows(self) -> Rows:
-        return Rows(self.max_rows, self.max_bytes, self.as_objects)
+    def rows(self) -> RowCollector:
+        return RowCollector(self.max_rows, self.max_bytes, self.as_objects)
 
     def bound(self, statement: Statement) -> list[Any]:
         return bound(statement, self.values)

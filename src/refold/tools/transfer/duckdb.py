@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 
 from refold.tool_api import folder_of, refused
-from refold.tools.sql.driver import Blocking, SharedConnection
+from refold.tools.sql.driver import BlockingCalls, SharedConnection
 from refold.tools.sql.duckdb import DRIVER, DuckdbFile, described, search_in, telling
 from refold.tools.sql.faults import failure
 from refold.tools.sql.request import distinct
@@ -40,7 +40,7 @@ SAME = {"BOOLEAN", "DOUBLE", "DATE", "TIME", "TIMESTAMP", "INTERVAL", "UUID", "B
 
 class DuckdbSide:
     def __init__(self) -> None:
-        self._blocking = Blocking("transfer")
+        self._blocking = BlockingCalls("transfer")
 
     async def close(self) -> None:
         """Each transfer has connections of its own."""

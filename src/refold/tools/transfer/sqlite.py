@@ -7,7 +7,7 @@ from typing import Any
 
 import apsw
 
-from refold.tools.sql.driver import Blocking, SharedConnection
+from refold.tools.sql.driver import BlockingCalls, SharedConnection
 from refold.tools.sql.request import distinct
 from refold.tools.sql.sqlite import DRIVER, SqliteFile, executed
 from refold.tools.sql.text import quoted
@@ -19,7 +19,7 @@ from refold.tools.transfer.sides import Into, Rows, Stream, Write, making, query
 
 class SqliteSide:
     def __init__(self) -> None:
-        self._blocking = Blocking("transfer")
+        self._blocking = BlockingCalls("transfer")
 
     async def close(self) -> None:
         """Each transfer has connections of its own."""

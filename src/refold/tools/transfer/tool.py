@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from refold.ports import ToolCall
-from refold.time_limits import Limit
+from refold.time_limits import TimeLimit
 from refold.tool_api import Keys, not_installed, refused
 from refold.tools.sql.faults import timed_out
 from refold.tools.transfer.columns import Column, chosen
@@ -23,7 +23,7 @@ class TransferTool:
     async def __call__(self, call: ToolCall) -> Any:
         transfer = transfer_of(call, self._keys.read(call).keys)
         try:
-            async with Limit(transfer.timeout):
+            async with TimeLimit(transfer.timeout):
                 return await self._moved(transfer)
         except TimeoutError:
             raise timed_out(transfer.timeout, "TRANSFER_TIMEOUT") from None
