@@ -26,6 +26,7 @@ JSON = {"content-type": "application/json"}
         ('{"workflow": "greet", "labels": {"a": 1}}', "/labels", "expected `str`"),
         ('{"workflow": "greet", "workflow": "ask"}', "", "stands twice"),
         ('{"workflow": "greet", "input": {"name": NaN}}', "", "NaN is not a JSON value"),
+        ('{"workflow": "greet", "input": {"name": -' + "9" * 5000 + "}}", "", "5001 characters does not fit 64 bits"),
         ('{"workflow": "greet", "input": {"name": 1e999}}', "", "too large"),
         ('{"workflow": "greet", "input": {"name": 99999999999999999999}}', "", "does not fit 64 bits"),
         ('{"workflow": "greet", "input": {"name": "\\u0000"}}', "", "a NUL"),

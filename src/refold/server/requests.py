@@ -14,6 +14,7 @@ from refold.wire import MEDIA
 
 DEEPEST = 64  # nested lists and maps of a body
 LARGEST_INTEGER = 2**63
+LONGEST_INTEGER = 100  # characters of a whole number that is read at all
 
 
 async def read_body(chunks: AsyncIterator[bytes], declared: str | None, limit: int) -> bytes:
@@ -34,7 +35,8 @@ def read_json(data: bytes, kind: type[Struct]) -> Any:
     """Decode a JSON body by its type. Raises HttpProblem."""
     try:
         text = data.decode()
-        found = json.loads(text, object_pairs_hook=_unique, parse_constant=_not_json) if text.strip() else {}
+        given = text if text.strip() else "{}"
+        found = json.loads(given, object_pairs_hook=_unique, parse_constant=_not_json, parse_int=_integer)
     except UnicodeDecodeError as error:
         raise invalid("", f"the body is not UTF-8: {error.reason} at byte {error.start}") from None
     except RecursionError:
@@ -43,6 +45,12 @@ def read_json(data: bytes, kind: type[Struct]) -> Any:
         raise invalid("", f"the body is not JSON: {error}") from None
     _check(found, 0)
     return converted(found, kind, strict=True)
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > LONGEST_INTEGER:
+        raise ValueError(f"a number of {len(digits)} characters does not fit 64 bits")
+    return int(digits)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
