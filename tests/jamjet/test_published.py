@@ -278,6 +278,112 @@ def test_a_reply_of_a_bound_agent_that_does_not_fit_its_schema_is_fed_back_a_bou
             running.run(read_text(graph(ASKED), Bindings(agents={"helper": never})).plan, {"q": "it"})
 
 
+HELPER = Task(name="helper", kind="python", settings={"code": "def main(q, prompt):\n    return {'said': q}"})
+
+
+def test_a_binding_of_the_name_of_an_agent_wins_over_a_file_of_that_name() -> None:
+    text = graph("a: {type: agent, agent_ref: flow, input: {q: '{{ state.q }}'}, output_key: told}")
+    files = {"flow.yaml": text.encode()}
+
+    def load(file: str) -> bytes:
+        if file not in files:
+            raise NotFound(file)
+        return files[file]
+
+    with engine() as running:
+        running.allow("python")
+        plan = read_text(text, Bindings(agents={"flow": HELPER}), load=load).plan
+        assert running.run(plan, {"q": "it"}) == {"q": "it", "told": {"said": "it"}}
+
+
+AGAIN = "a: {type: tool, tool_ref: t, next: b}\nb: {type: agent, agent_ref: flow, next: end}"
+AS_A_CHILD = "a: {type: subgraph, workflow_ref: flow, input: {}, output: {}, next: end}"
+MAYBE = """\
+a: {type: condition, conditions: [{if: 'state.n > 0', next: b}], default: end}
+b: {type: agent, agent_ref: flow, input: {n: 0}, output_key: told}"""
+
+
+@pytest.mark.parametrize(("nodes", "place"), [(AGAIN, (4, 31)), (AS_A_CHILD, (3, 37))])
+def test_a_file_that_starts_itself_whatever_happens_is_refused(nodes: str, place: tuple[int, int]) -> None:
+    text = graph(nodes)
+    with pytest.raises(InvalidPlaybook) as refused:
+        read_text(text, load=lambda file: {"flow.yaml": text.encode()}.get(file) or _missing(file))
+    assert [(each.code, each.place) for each in refused.value.problems] == [("circle", place)]
+
+
+def test_a_file_may_start_itself_behind_a_condition() -> None:
+    text = graph(MAYBE)
+    made = read_text(text, load=lambda file: {"flow.yaml": text.encode()}.get(file) or _missing(file))
+    with engine() as running:
+        assert running.run(made.plan, {"n": 1}) == {"n": 1, "told": {"n": 0}}
+
+
+def _missing(file: str) -> bytes:
+    raise NotFound(file)
+
+
+SCHEMA = "output_schema: {type: object, properties: {n: {type: integer}}, required: [n]}"
+GIVES = Task(name="t", kind="python", settings={"code": "def main(n):\n    return {'n': n}"})
+ECHOES = Task(name="t", kind="shell", keys={"command": ["cat"], "stdin": "{{ input | tojson }}"})
+
+
+@pytest.mark.parametrize(
+    ("node", "bindings"),
+    [
+        (f"a: {{type: tool, tool_ref: t, input: {{n: '{{{{ state.n }}}}'}}, {SCHEMA}}}", Bindings(tools={"t": GIVES})),
+        (f"a: {{type: tool, tool_ref: t, input: {{n: '{{{{ state.n }}}}'}}, {SCHEMA}}}", Bindings(tools={"t": ECHOES})),
+        (
+            f"a: {{type: a2a_task, remote_agent: r, skill: s, input: {{n: '{{{{ state.n }}}}'}}, {SCHEMA}}}",
+            Bindings(remote_agents={"r": GIVES}),
+        ),
+        (f"a: {{type: python_fn, module: copy, function: copy, {SCHEMA}}}", Bindings()),
+    ],
+)
+def test_a_result_that_does_not_fit_the_schema_of_its_node_fails_it(node: str, bindings: Bindings) -> None:
+    plan = read_text(graph(node), bindings).plan
+    with engine() as running:
+        running.allow("python", "shell")
+        assert running.run(plan, {"n": 3}) == {"n": 3}
+        with pytest.raises(RunFailed, match=r"does not fit its schema: result\.n: 'three' is not of type 'integer'"):
+            running.run(plan, {"n": "three"})
+
+
+def test_the_data_of_a_tool_of_a_server_is_held_against_the_schema_of_its_node() -> None:
+    node = "a: {type: mcp_tool, server: s, tool: t, input: {}, output_key: k, " + SCHEMA + "}"
+    plan = read_text(graph(node)).plan
+    with engine() as running:
+        running.fake("mcp", {"text": '{"n": 3}', "result": {}})
+        assert running.run(plan, {}) == {"k": {"n": 3}}
+    with engine() as running:
+        running.fake("mcp", {"text": "three", "result": {}})
+        with pytest.raises(RunFailed, match="does not fit its schema: result: 'three' is not of type 'object'"):
+            running.run(plan, {})
+
+
+def test_the_result_of_a_remote_agent_is_held_against_the_schema_of_its_node() -> None:
+    more = ", " + SCHEMA
+    fits, _ = remote([task("completed", {"type": "data", "data": {"n": 3}})], more)
+    assert fits == {"q": "why", "found": {"n": 3}}
+    misfit, _ = remote([task("completed", {"type": "data", "data": {"n": "three"}})], more)
+    assert isinstance(misfit, RunFailed) and "result.n: 'three' is not of type 'integer'" in str(misfit)
+    asked, _ = remote([task("input-required")], more)
+    assert isinstance(asked, RunFailed) and "input-required" in str(asked)
+
+
+def test_a_simulation_makes_up_results_that_fit_the_schemas_of_nodes(tmp_path: Path) -> None:
+    (tmp_path / "w.yaml").write_text(
+        graph(
+            f"a: {{type: mcp_tool, server: s, tool: t, input: {{}}, {SCHEMA}, next: b}}\n"
+            f"b: {{type: a2a_task, agent_uri: 'http://127.0.0.1:9/a', skill: t, input: {{}}, {SCHEMA}, next: c}}\n"
+            f"c: {{type: python_fn, module: copy, function: copy, {SCHEMA}}}"
+        )
+    )
+    (tmp_path / "refold-bindings.yaml").write_text('servers: {s: {endpoint: "http://127.0.0.1:9/mcp"}}')
+    with here(tmp_path):
+        done = command("sim", "w.yaml", "--seeds", "1")
+    assert "undisturbed: completed" in done.out, done.out
+
+
 def test_metadata_beside_a_workflow_is_a_warning_and_makes_it_no_playbook() -> None:
     made = read_text(graph("a: {}") + "metadata: {author: me}\n")
     assert (made.plan.language, [each.code for each in made.warnings]) == ("jamjet", ["unknown-key"])

@@ -97,6 +97,7 @@ class TaskPipeline(TaskData, frozen=True, tag="pipeline"):
     claim: Claim | None = None
     secret: bool = False  # its result is stored encrypted
     schema: dict[str, Any] | None = None  # JSON Schema of a secret result, checked before it is encrypted
+    reads: str = ""  # of a JamJet file: how the data in its result is found, for its schema
     opens: bool = False  # the input may contain encrypted results, which it decrypts
 
 

@@ -18,6 +18,7 @@ from refold.core import codec
 from refold.core.commands import Command
 from refold.core.faults import fault_from_exception, text_of
 from refold.core.outcomes import SECOND, Cancelled, Failed, Fault, Parked, Succeeded, Suspended, TimedOut, Write
+from refold.core.pipeline import TaskPipeline
 from refold.core.retry import asked_to_wait
 from refold.errors import BodyLost, OverBound, ToolFailed
 from refold.ports import (
@@ -280,7 +281,7 @@ async def _run(
         return Done(Failed(fault_from_exception(error)), started_at)
     done = _done(value, started_at)
     try:
-        return done if schema is None else await _fitting(done, schema)
+        return done if schema is None else await _fitting(done, schema, _reads(settings))
     except Exception as error:
         fault = Fault(
             "schema", f"the result cannot be checked: {type(error).__name__}: {text_of(error)}", retryable=False
@@ -288,14 +289,26 @@ async def _run(
         return Done(Failed(fault), done.started_at, usage=done.usage)
 
 
-async def _fitting(done: Done, schema: Mapping[str, Any]) -> Done:
+def _reads(settings: Mapping[str, Any]) -> str:
+    pipeline = settings.get(TaskPipeline.tool)
+    return pipeline.reads if isinstance(pipeline, TaskPipeline) else ""
+
+
+async def _fitting(done: Done, schema: Mapping[str, Any], reads: str = "") -> Done:
     """A result that does not fit the schema of the step is a failure, and so is one that cannot be checked within
-    bounds."""
+    bounds. `reads` says how the data in the result of a JamJet node is found."""
     if not isinstance(done.outcome, Succeeded):
         return done
     codec.check_value(done.outcome.result, "result")
+    value = done.outcome.result
+    if reads:
+        from refold.templates.jamjet.results import NO_RESULT, checked_data
+
+        value = checked_data(value, reads)
+        if value is NO_RESULT:
+            return done
     try:
-        found = await _misfits(schema, done.outcome.result)
+        found = await _misfits(schema, value)
     except OverBound as error:
         fault = Fault("schema", f"the result cannot be checked against its schema: {error}", retryable=False)
         return Done(Failed(fault), done.started_at, usage=done.usage)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from refold.names import did_you_mean
-from refold.playbooks.jamjet.drafts import GraphDraft, NodeDraft
+from refold.playbooks.jamjet.drafts import LEADS, GraphDraft, NodeDraft
 from refold.playbooks.reader.reading import Reading, cut
 from refold.playbooks.yaml.text import Node
 
@@ -78,6 +78,23 @@ def reached(draft: GraphDraft) -> set[str]:
                 found.add(name)
                 todo.append(name)
     return found
+
+
+CHOOSING = ("condition", "human_approval", "wait", "eval")
+
+
+def certain(draft: GraphDraft) -> list[NodeDraft]:
+    """Return nodes that are entered in every run that does not fail: those before the first that may choose."""
+    found, todo = dict[str, NodeDraft](), [] if draft.on_budget is not None else [draft.start]
+    while todo:
+        node = draft.nodes.get(todo.pop())
+        if node is None or node.id in found:
+            continue
+        found[node.id] = node
+        leads = any(node.given.get(name) is not None for name in LEADS.get(node.kind, ()))
+        if node.kind not in CHOOSING and not leads and all(way.text in ("", None) for way in node.ways):
+            todo += ahead(draft).get(node.id, [])
+    return [*found.values()]
 
 
 def is_apart(draft: GraphDraft, node: NodeDraft) -> bool:

@@ -10,7 +10,7 @@ from msgspec import structs
 from refold.core.pipeline import Task
 from refold.core.plan import Arc, Child, Fail, Gate, Plan, Retry, Step, Wait
 from refold.names import did_you_mean
-from refold.playbooks.jamjet.checks import ahead, check_graph, is_apart, reached
+from refold.playbooks.jamjet.checks import ahead, certain, check_graph, is_apart, reached
 from refold.playbooks.jamjet.drafts import EMPTY, NAMED, GraphDraft, NodeDraft, Way
 from refold.playbooks.jamjet.evaluation import evaluation
 from refold.playbooks.jamjet.graph import REJECTED
@@ -78,6 +78,7 @@ class _Compiler:
         nodes = [node for node in nodes if node.kind != "end"]
         self._note_joins()
         works = {node.id: self._made(node, acts) for node in nodes}
+        self._refuse_endless()
         for node in nodes:
             self._note_approval(node, works[node.id])
         for node in nodes:
@@ -100,6 +101,15 @@ class _Compiler:
             constants={ABOUT: {name: value for name, value in about.items() if value not in (None, False)}},
             result={"$state": True},
         )
+
+    def _refuse_endless(self) -> None:
+        """Report nodes that start this file again, whatever a run comes to."""
+        for node in certain(self.draft):
+            field = {"agent": "agent_ref", "subgraph": "workflow_ref"}.get(node.kind)
+            if field is not None and self.shop.children.is_itself(node.text(field)):
+                message = f"{node.owner} starts this file again, and no condition comes before it: it would never end"
+                hint = "put a condition before it, or name another file or agent"
+                self.reading.at(node.place(field), "circle", message, hint)
 
     def _made(self, node: NodeDraft, acts: dict[str, Task]) -> NodeWork:
         if node.kind == "act":
@@ -177,6 +187,7 @@ class _Compiler:
             arcs=arcs,
             no_match="quiet" if node.kind == "condition" else "end",
             patch={PATCH: work.info} if work.info else None,
+            result=work.result,
             retry=self._retry(node, work),
             timeout=self._timeout(node, work),
         )

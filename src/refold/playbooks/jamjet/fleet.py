@@ -32,16 +32,21 @@ class FilesBeside:
         self.reading = reading
         self._reader: ChildReader[Any] = reading.child_reader
         self._versions: dict[str, str] = {}
+        self._itself: set[str] = set()  # names of this very file
 
     def unit(self, node: Node, name: str, what: str) -> Work | None:
-        found = self._of_agents(node, name) if what == "agent" else None
-        return found if found is not None else self._of_file(node, name)
+        if what == "agent":
+            found = self._of_agents(node, name)
+            if found is not None or name in self.reading.bindings().agents:
+                return found
+        return self._of_file(node, name)
 
     def _of_file(self, node: Node, name: str) -> Work | None:
         file = self._reader.named(name, SUFFIXES)
         if not self._reader.is_readable(file):
             return None
         if self._reader.is_itself(file):
+            self._itself.add(name)
             return Child()
         found = self._reader.child(self.reading, node, file)
         if found is None:
@@ -68,6 +73,9 @@ class FilesBeside:
 
     def version(self, name: str) -> str:
         return self._versions.get(name, "")
+
+    def is_itself(self, name: str) -> bool:
+        return name in self._itself
 
 
 class Fleet:
@@ -106,6 +114,9 @@ class Fleet:
 
     def version(self, name: str) -> str:
         return self.drafts[name].version if name in self.drafts else self._beside.version(name)
+
+    def is_itself(self, name: str) -> bool:
+        return self._beside.is_itself(name)
 
     def _draft(self, name: str) -> GraphDraft:
         section, node = self.units[name]
@@ -169,7 +180,7 @@ class Fleet:
                 self.reading.at(each, "bad-value", message)
                 continue
             if sort in ("agent", "workflow"):
-                if self.unit(each, what, sort) is None:
+                if self.unit(each, what, sort) is None and what not in self.reading.bindings().agents:
                     self._unknown(each, name, sort, what, [*self.units])
             elif sort == "mcp" and not self._has_server(what):
                 self._unknown(each, name, sort, what, [])

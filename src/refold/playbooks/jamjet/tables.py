@@ -6,14 +6,16 @@ from refold.playbooks.jamjet.fields import Field
 
 END = "end"
 
-SCHEMA = Field("output_schema", "any", "a JSON Schema: the answer is read as JSON; a text names code and is not read")
+SCHEMA = Field("output_schema", "any", "a JSON Schema that the result has to fit; a text names code and is not read")
+REPLY = Field("output_schema", "any", "a JSON Schema that the reply of a bound agent has to fit; a text is not read")
+ANSWER = Field("output_schema", "any", "a JSON Schema: the answer is read as JSON; a text names code and is not read")
 MAPPING = Field("input_mapping", "map", "the arguments, as values or expressions")
 
 IR_KINDS: Mapping[str, tuple[Field, ...]] = {
     "model": (
         Field("model_ref", "text", "the model", True),
         Field("prompt_ref", "text", "the prompt, or its file", True),
-        Field("output_schema", "any", SCHEMA.about, True),
+        Field("output_schema", "any", ANSWER.about, True),
         Field("system_prompt", "text", "the system message"),
         Field("tools", "list", "tools that the model may ask for"),
     ),
@@ -69,7 +71,7 @@ IR_KINDS: Mapping[str, tuple[Field, ...]] = {
     "agent": (
         Field("agent_ref", "text", "the agent", True),
         Field("input_mapping", "map", MAPPING.about, True),
-        Field("output_schema", "any", SCHEMA.about, True),
+        Field("output_schema", "any", REPLY.about, True),
     ),
     "eval": (
         Field("scorers", "list", "what is judged, and how", True),
@@ -94,7 +96,6 @@ IR_KINDS: Mapping[str, tuple[Field, ...]] = {
 EXTRA = ("expression", "input", "description", "type")  # fields that compiled kinds may have besides
 
 INPUT = Field("input", "map", MAPPING.about, means="input_mapping", also=("arguments", "input_mapping"))
-GRAPH_SCHEMA = Field("output_schema", "any", SCHEMA.about)
 TIMEOUT = Field("timeout", "duration", "how long it waits", means="timeout_secs", also=("timeout_secs",))
 
 GRAPH_KINDS: Mapping[str, tuple[Field, ...]] = {
@@ -102,20 +103,20 @@ GRAPH_KINDS: Mapping[str, tuple[Field, ...]] = {
         Field("model", "text", "the model (`default_chat`)", means="model_ref", also=("model_ref",)),
         Field("prompt", "text", "the prompt, or its file (`prompts/ID.md`)", means="prompt_ref", also=("prompt_ref",)),
         Field("system_prompt", "text", "the system message", also=("system",)),
-        GRAPH_SCHEMA,
+        ANSWER,
         Field("tools", "list", "tools that the model may ask for"),
     ),
     "python_fn": (
         Field("module", "text", "the module", True),
         Field("function", "text", "the function, which gets the state", True),
-        GRAPH_SCHEMA,
+        SCHEMA,
     ),
     "tool": (
         Field("tool_ref", "text", "the tool (the id of the node)"),
         Field("server", "text", "the MCP server that has the tool"),
         Field("tool", "text", "the tool of that server"),
         INPUT,
-        GRAPH_SCHEMA,
+        SCHEMA,
     ),
     "condition": (
         Field("conditions", "list", "`[{if, next}]`, the first that holds", means="branches", also=("branches",)),
@@ -150,13 +151,14 @@ GRAPH_KINDS: Mapping[str, tuple[Field, ...]] = {
         Field("server", "text", "the MCP server", True),
         Field("tool", "text", "its tool", True),
         INPUT,
-        GRAPH_SCHEMA,
+        SCHEMA,
     ),
     "a2a_task": (
         Field("remote_agent", "text", "the agent"),
         Field("agent_uri", "text", "its address, in place of its name", also=("agent_url",)),
         Field("skill", "text", "what it is asked to do", True),
         INPUT,
+        SCHEMA,
         Field("stream", "bool", "has no effect"),
         Field("timeout_seconds", "duration", "of one try", means="try_timeout"),
         Field("on_input_required", "text", "where it leads when the agent asks back"),
@@ -164,7 +166,7 @@ GRAPH_KINDS: Mapping[str, tuple[Field, ...]] = {
     "agent": (
         Field("agent_ref", "text", "the agent", True, also=("agent",)),
         INPUT,
-        GRAPH_SCHEMA,
+        REPLY,
     ),
     "eval": (
         Field("scorers", "list", "what is judged, and how", True),
@@ -210,7 +212,7 @@ LIST_MODEL = (
     Field("system", "text", "the system message", means="system_prompt", also=("system_prompt",)),
     Field("prompt_template", "text", "the prompt", means="prompt_ref", also=("prompt",)),
     Field("structured_output", "any", "whether the answer is JSON"),
-    Field("output_schema", "any", SCHEMA.about),
+    ANSWER,
     Field("tools", "list", "tools that the model may ask for"),
 )
 LIST_INPUTS = (

@@ -45,7 +45,7 @@ TOOL = (
     Field("kind", "text", "what it is", True, choices=("python", "http", "grpc", "mcp")),
     Field("reference", "text", "a function, an address, or a tool of a server", True, also=("ref",)),
     Field("input_schema", "any", "JSON Schema of its arguments"),
-    Field("output_schema", "any", "JSON Schema of its result"),
+    Field("output_schema", "any", "JSON Schema of its result, for readers; that of a node is what is checked"),
     Field("permissions", "list", "have no effect"),
     Field("description", "text", "for people and models"),
 )

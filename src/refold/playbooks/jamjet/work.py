@@ -35,6 +35,7 @@ class NodeWork(Struct):
     info: dict[str, Any] = {}
     bypassed: bool = False  # it only leads on
     names: tuple[str, ...] = ()  # by which policies know it
+    result: dict[str, Any] | None = None  # JSON Schema of the data in its result
     model: tuple[str, ...] = ()  # names of the model that it asks
 
 
@@ -128,6 +129,9 @@ class ChildPlans(Protocol):
     def version(self, name: str) -> str:
         """Return the version of a child that was found."""
 
+    def is_itself(self, name: str) -> bool:
+        """Whether a child that was found is the file that starts it."""
+
 
 INPUT_KEYS: Mapping[str, dict[str, Any]] = {
     "http": {"method": "POST", "json": "{{ input }}"},
@@ -168,6 +172,15 @@ def _schema_of(shop: Workshop, node: NodeDraft) -> dict[str, Any] | None:
         shop.reading.at(node.place("output_schema"), "bad-value", f"{node.owner}: this is no JSON Schema: {flaw[1]}")
         return None
     return schema
+
+
+def _checked(shop: Workshop, node: NodeDraft, work: NodeWork) -> NodeWork:
+    """The work, whose result has to fit the schema of the node, if it has one."""
+    schema = _schema_of(shop, node)
+    made = work.work
+    if schema is not None and isinstance(made, TaskPipeline):
+        made = structs.replace(made, reads=work.info.get("reads", ""))
+    return structs.replace(work, work=made, result=schema)
 
 
 def _timeout_of(node: NodeDraft, known: ReadFields | None) -> float | None:
@@ -233,7 +246,8 @@ def _python(shop: Workshop, node: NodeDraft) -> NodeWork:
         input = {"input": {**given, "tools": {"$input": "tools"}}, "config": {"$plain": {}}}
         return NodeWork(Call("python", {"entry": OWN_DISPATCH}), input, info, names=names)
     settings = {"entry": f"{module}:{function}", "takes": "whole"}
-    return NodeWork(Call("python", settings), {"input": {"$state": True}, "config": {"$plain": {}}}, info, names=names)
+    input = {"input": {"$state": True}, "config": {"$plain": {}}}
+    return _checked(shop, node, NodeWork(Call("python", settings), input, info, names=names))
 
 
 def _tool(shop: Workshop, node: NodeDraft) -> NodeWork:
@@ -244,7 +258,8 @@ def _tool(shop: Workshop, node: NodeDraft) -> NodeWork:
         return task
     if task is None:
         return shop.unbound(node, "tool_ref", "unknown-tool", "tool", "tools", ref)
-    return structs.replace(shop.bound_work(node, task, arguments, **info), names=(ref,))
+    work = shop.bound_work(node, task, arguments, **info)
+    return _checked(shop, node, structs.replace(work, names=(ref,)))
 
 
 def _named_tool(shop: Workshop, node: NodeDraft, name: str) -> "Task | NodeWork | None":
@@ -383,7 +398,8 @@ def _mcp(shop: Workshop, node: NodeDraft) -> NodeWork:
     task = _on_server(shop, node, node.text("server_url") or node.text("server"), tool)
     if isinstance(task, NodeWork):
         return task
-    return structs.replace(shop.bound_work(node, task, arguments, **info), names=(tool,))
+    work = shop.bound_work(node, task, arguments, **info)
+    return _checked(shop, node, structs.replace(work, names=(tool,)))
 
 
 def _remote(shop: Workshop, node: NodeDraft) -> NodeWork:
@@ -399,11 +415,13 @@ def _remote(shop: Workshop, node: NodeDraft) -> NodeWork:
     if task is None:
         return shop.unbound(node, "remote_agent", "unknown-agent", "remote agent", "remote_agents", name)
     if task.kind != "http" or "json" in task.keys:
-        return structs.replace(shop.bound_work(node, task, arguments, **info), names=(skill,))
+        work = shop.bound_work(node, task, arguments, **info)
+        return _checked(shop, node, structs.replace(work, names=(skill,)))
     work = shop.bound_work(node, task, {"arguments": arguments, "task": {"$task": node.id}}, **info)
     tasks, keychain = _a2a_tasks(task, skill), keychain_of(task)
     pipeline = TaskPipeline(tasks=tasks, timeout=node.timeout, keychain=keychain)
-    return structs.replace(work, work=pipeline, info={**work.info, "reads": "a2a"}, names=(skill,))
+    work = structs.replace(work, work=pipeline, info={**work.info, "reads": "a2a"}, names=(skill,))
+    return _checked(shop, node, work)
 
 
 OK_INSIDE = "output.status == 'ok'"

@@ -65,6 +65,18 @@ def data_of(raw: Any, info: Info) -> Any:
     return plain(raw) if reads is None else reads(plain(raw))
 
 
+NO_RESULT = object()
+
+
+def checked_data(raw: Any, reads: str) -> Any:
+    """Return the data that the schema of a node is about; NO_RESULT of a task that has not been completed."""
+    if reads == "a2a":
+        found = _last(plain(raw))
+        if task_state(raw) not in ("", "completed") or (isinstance(found, dict) and found.get("error")):
+            return NO_RESULT
+    return data_of(raw, {"reads": reads})
+
+
 def chosen(thought: Any) -> dict[str, Any]:
     """Return the arguments that a model gave with the name of a tool."""
     given = thought.get("input") if isinstance(thought, Mapping) else None

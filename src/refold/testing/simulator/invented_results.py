@@ -50,6 +50,11 @@ def invented_reply(step: str, config: Mapping[str, Any], chance: random.Random) 
     return {"text": output if isinstance(output, str) else "amber", "output": output, "tries": 1}
 
 
+def invented_task(step: str, schema: Mapping[str, Any], chance: random.Random) -> dict[str, Any]:
+    """Return the answer of a remote agent of a JamJet file: what the schema of the node asks for."""
+    return {**SHAPES["http"], "data": invented_result(step, "http", schema, chance)}
+
+
 def _shaped(kind: str, chance: random.Random) -> Any:
     if kind in SHAPES:
         return dict(SHAPES[kind])

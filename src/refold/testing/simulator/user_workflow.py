@@ -33,7 +33,7 @@ from refold.testing.bench.recordings import Replay
 from refold.testing.bench.run import told_in_lines
 from refold.testing.simulator.event_loop import SimProcess, current_process
 from refold.testing.simulator.faults import Rates, advance
-from refold.testing.simulator.invented_results import invented_answer, invented_reply, invented_result
+from refold.testing.simulator.invented_results import invented_answer, invented_reply, invented_result, invented_task
 from refold.testing.simulator.oracles import Oracles, Violation
 from refold.testing.simulator.simulation import EPOCH, LEASE, Simulation, stubborn
 from refold.tools.pipeline.secrets import Vault
@@ -293,13 +293,16 @@ class WorkflowSimulation(Simulation):
             return self.memo.real(kind, call)
         self.memo.made_up.add(called.step)
         steps = (step for plan in subject.plans() for step in plan.steps if step.name == called.step)
-        schema = next((step.result for step in steps), None)
+        found_step = next(steps, None)
+        work, schema = (None, None) if found_step is None else (found_step.work, found_step.result)
         single = called.command.count("/") == (1 if called.item is None else 2)
         chance = random.Random(f"{self.seed}/result/{called.command}")
         if kind == "agent" and called.config.get("reads") == "flow":
             return invented_answer(called.step, called.config, chance)
         if kind == "agent" and schema is None:
             return invented_reply(called.step, called.config, chance)
+        if schema is not None and isinstance(work, TaskPipeline) and work.reads == "a2a":
+            return invented_task(called.step, schema, chance)
         return invented_result(called.step, kind, schema if single else None, chance)
 
     def polls_in_vain(self) -> list[str]:
