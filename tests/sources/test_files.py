@@ -2,6 +2,7 @@
 
 import asyncio
 import csv
+import errno
 import io
 import os
 from pathlib import Path
@@ -280,6 +281,34 @@ async def test_a_file_is_told_with_its_size_and_its_time(sources: Sources, tree:
 async def test_a_folder_that_is_not_there_is_no_empty_loop(sources: Sources, tree: Path) -> None:
     fault = await sources.fault("glob", {"pattern": "incomign/*.csv", "folder": str(tree)})
     assert (fault.kind, fault.message) == ("storage_access", f"`pattern`: there is no folder {tree}/incomign")
+
+
+async def test_a_folder_that_cannot_be_read_is_no_empty_loop_and_one_below_it_is_left_out_with_a_line_in_the_log(
+    sources: Sources, tree: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    usual = os.scandir
+
+    def closed(*folders: Path) -> None:
+        def scandir(folder: str) -> Any:
+            if Path(folder) in folders:
+                raise PermissionError(errno.EACCES, "Permission denied", folder)
+            return usual(folder)
+
+        monkeypatch.setattr(os, "scandir", scandir)
+
+    (tree / "below").mkdir()
+    (tree / "below" / "9.csv").write_text("a")
+    closed(tree / "below")
+    pattern = {"pattern": "**/[49].csv", "folder": str(tree)}
+    with caplog.at_level("WARNING", "refold"):
+        assert [item["name"] for item in await sources.all("glob", pattern)] == ["4.csv"]
+    assert "folder left out" in caplog.text
+    closed(tree)
+    fault = await sources.fault("glob", pattern)
+    assert (fault.kind, fault.message) == (
+        "storage_access",
+        f"`pattern`: the folder {tree} cannot be read: Permission denied",
+    )
 
 
 async def test_a_cursor_of_another_source_is_refused(sources: Sources, tree: Path) -> None:

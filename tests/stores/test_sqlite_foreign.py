@@ -340,10 +340,27 @@ def test_a_backup_that_is_restored_beside_the_log_of_what_was_there_is_refused(
         (tmp_path / "refold.db").write_bytes((tmp_path / "backup").read_bytes())
     else:
         os.replace(tmp_path / "backup", tmp_path / "refold.db")
-    with pytest.raises(Unusable, match=r"was replaced while .*-wal stayed"):
+    with pytest.raises(Unusable, match=r"refold\.db-wal do not belong together"):
         OPENERS[reading](tmp_path / "refold.db")
     for end in ("-wal", "-shm"):
         (tmp_path / f"refold.db{end}").unlink()
+    with opened(tmp_path) as store:
+        assert [row.run for row in store.views.runs().rows] == ["kept"]
+
+
+@pytest.mark.parametrize("reading", [False, True])
+def test_the_log_of_another_file_that_was_put_beside_a_closed_one_is_refused(tmp_path: Path, reading: bool) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    with opened(other) as store:
+        commit(store, "foreign", note())
+    leave_a_log(other, "foreign too")
+    with opened(tmp_path) as store:
+        commit(store, "kept", note())
+    shutil.copy(other / "refold.db-wal", tmp_path)
+    with pytest.raises(Unusable, match=r"refold\.db-wal do not belong together"):
+        OPENERS[reading](tmp_path / "refold.db")
+    (tmp_path / "refold.db-wal").unlink()
     with opened(tmp_path) as store:
         assert [row.run for row in store.views.runs().rows] == ["kept"]
 

@@ -7,9 +7,13 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
+from refold.core.faults import text_of
+from refold.logs import WARNING, event, logger
 from refold.ports import Page, Pull
 from refold.sources.files import check_columns, filter_of, fits
 from refold.tool_api import refused
+
+log = logger("sources")
 
 COLUMNS = ("path", "name", "size", "modified")
 ANY_DEPTH = "**"
@@ -57,7 +61,7 @@ def _walk(root: str, folder: str, states: frozenset[int], parts: Sequence[str], 
     `states` are the parts of the pattern that a name in this folder may match next. `after` is the rest of the cursor's
     path: names before it were read already.
     """
-    for name, is_folder, is_link in _entries(os.path.join(root, folder)):
+    for name, is_folder, is_link in _entries(root, folder):
         if after and name < after[0]:
             continue
         matched = _matched(name, states, parts)
@@ -85,12 +89,19 @@ def _matched(name: str, states: frozenset[int], parts: Sequence[str]) -> set[tup
     return found
 
 
-def _entries(folder: str) -> list[tuple[str, bool, bool]]:
-    """Return the entries of a folder by name; a folder that is missing or unreadable has none."""
+def _entries(root: str, folder: str) -> list[tuple[str, bool, bool]]:
+    """Return the entries of a folder by name. One that has gone meanwhile has none. The folder to start from must be
+    readable; one below it that is not is left out, with a line in the log."""
+    path = os.path.join(root, folder)
     try:
-        with os.scandir(folder) as found:
+        with os.scandir(path) as found:
             return sorted((each.name, each.is_dir(), each.is_symlink()) for each in found)
-    except OSError:
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        if not folder:
+            raise refused(f"`pattern`: the folder {root} cannot be read: {error.strerror}", "storage_access") from error
+        event(log, WARNING, "folder left out", folder=path, why=error.strerror or text_of(error))
         return []
 
 

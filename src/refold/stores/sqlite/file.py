@@ -338,6 +338,7 @@ class File:
                 _refuse_links(self.path)
                 if _size(f"{self.path}-wal") and self.marker.is_foreign():
                     raise Unusable(_replaced(self.path))
+                self.marker.begin()  # SQLite makes the -wal file now, and may change the database from a left one
                 self.db = apsw.Connection(self.path, vfs=self._vfs)
                 self._cursor = self.db.cursor()
                 self.db.set_busy_timeout(round(self.patience * 1000))
@@ -552,8 +553,8 @@ def _seems_foreign(path: str) -> bool:
 
 def _replaced(path: str) -> str:
     return (
-        f"{path} was replaced while {path}-wal stayed, which holds changes of the file that was there before: together "
-        f"they are neither the one nor the other. To use the file as it is now, for example a restored backup, "
+        f"{path} and {path}-wal do not belong together: one of them was replaced or put there, and the -wal file holds "
+        f"changes of another database. To use the file as it is now, for example a restored backup, "
         f"move {path}-wal and {path}-shm away. If they belong to it, because another program has made a checkpoint, "
         f"remove {path}-lock"
     )

@@ -314,7 +314,8 @@ class FileLook(Struct, frozen=True):
 class WalNote(Struct, frozen=True):
     boot: str  # of the machine: after a power loss, times prove nothing
     own: int  # the inode of the file that holds this note, so that a copy of it is recognised
-    database: FileLook | None  # None: a checkpoint is running
+    database: FileLook | None  # None: it is being opened, or a checkpoint is running
+    log: int = -1  # the inode of the -wal file; 0: there was none, -1: not known
 
 
 def boot_id() -> str:
@@ -355,11 +356,13 @@ class Marker:
     def _write(self, look: FileLook | None) -> None:
         if self._descriptor < 0 or not self._boot:
             return
-        note = json.encode(WalNote(self._boot, os.fstat(self._descriptor).st_ino, look))
+        log = look_at(f"{self.path}-wal")
+        own = os.fstat(self._descriptor).st_ino
+        note = json.encode(WalNote(self._boot, own, look, 0 if log is None else log.inode))
         os.pwrite(self._descriptor, note.ljust(LONGEST), 0)  # always the same length, so that no reader sees half of it
 
     def is_foreign(self) -> bool:
-        """Whether the file is not the one that Refold last changed."""
+        """Whether the file, or the -wal file next to it, is not the one that Refold last changed."""
         return self._descriptor >= 0 and is_foreign(self.path, self._descriptor, self._boot)
 
 
@@ -370,5 +373,7 @@ def is_foreign(path: str, descriptor: int, boot: str) -> bool:
         return False  # there is no note
     if not boot or note.boot != boot or note.own != os.fstat(descriptor).st_ino or note.database is None:
         return False
-    look = look_at(path)
-    return look is not None and look.device == note.database.device and look != note.database
+    look, log = look_at(path), look_at(f"{path}-wal")
+    if look is None or look.device != note.database.device:
+        return False
+    return look != note.database or (log is not None and note.log >= 0 and log.inode != note.log)
