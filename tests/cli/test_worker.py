@@ -1,12 +1,18 @@
 """`refold worker`: serves every run of a database, alone or next to others; and commands that execute only a while."""
 
+import asyncio
 import os
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from refold.cli.commands import execute
+from refold.plan import Gate, Plan, Step
+from refold.queries.idle import moving_run
+from refold.wiring import open_process
 from tests.cli.program import noop, playbook, refold, shell, started, until
 
 GATE = "step: ask\ntool: {kind: gate, prompt: ok?}\nnext: after"
@@ -237,3 +243,23 @@ def test_a_step_that_is_running_when_its_run_is_paused_finishes_before_refold_ru
         assert run.wait(60) == 6
     steps = refold(tmp_path, "runs", "show", "r", "-o", "json").data["steps"]
     assert (steps["slow"]["status"], lines(tmp_path, "began")) == ("completed", ["x"])
+
+
+async def test_a_run_that_starts_while_a_worker_looks_whether_it_is_idle_keeps_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = Plan(name="p", steps=(Step(name="ask", work=Gate()),))
+    async with open_process(db=tmp_path / "refold.db") as process:
+        loop = asyncio.get_running_loop()
+
+        def moving(*looked_at: Any) -> Any:
+            found = moving_run(*looked_at)
+            asyncio.run_coroutine_threadsafe(process.engine.start(plan), loop).result()
+            return found
+
+        assert await execute.is_idle(process)
+        with monkeypatch.context() as patched:
+            patched.setattr(execute, "moving_run", moving)
+            assert not await execute.is_idle(process)
+        while not await execute.is_idle(process):  # the gate is reached
+            await asyncio.sleep(0.01)

@@ -12,7 +12,7 @@ from refold.core.facts import StepSettled
 from refold.errors import InvalidValue, ToolFailed
 from refold.schemas import misfits
 from refold.stores.memory import Queued
-from refold.testing import Asked, SimFailed, sim
+from refold.testing import SimFailed, SimulationOptions, sim
 from refold.testing.simulator.faults import Rates
 from refold.testing.simulator.invented_results import invented_result
 from refold.testing.simulator.trials import subject_of
@@ -21,7 +21,7 @@ from tests.cli.program import refold
 from tests.testing import flows
 from tests.testing.flows import LIST, ORDER, ROWS, Calling, Crawl, Endless, Patient, Plain, Racing, playbook
 
-FEW = Asked(seeds=12)
+FEW = SimulationOptions(seeds=12)
 
 
 def test_a_python_workflow_ends_alike_in_every_seed() -> None:
@@ -34,7 +34,7 @@ def test_a_python_workflow_ends_alike_in_every_seed() -> None:
 
 
 def test_waits_questions_and_signals_are_answered_and_weeks_are_passed_over() -> None:
-    simulated = sim(Patient, asked=Asked(seeds=6, signals={"word": 5}, answer="no"))
+    simulated = sim(Patient, asked=SimulationOptions(seeds=6, signals={"word": 5}, answer="no"))
     assert simulated.undisturbed == "completed with ['no', 5]"
 
 
@@ -75,7 +75,7 @@ def test_a_body_that_diverges_breaks_a_promise() -> None:
 
 def test_a_body_that_does_not_ask_for_its_recorded_calls_breaks_a_promise() -> None:
     with pytest.raises(SimFailed, match="did not ask for calls that it has recorded: call/1/"):
-        sim(moody, asked=Asked(seeds=100))
+        sim(moody, asked=SimulationOptions(seeds=100))
 
 
 def test_recorded_chance_and_sleeps_of_chance_keep_every_promise() -> None:
@@ -83,14 +83,14 @@ def test_recorded_chance_and_sleeps_of_chance_keep_every_promise() -> None:
 
 
 def test_a_playbook_with_a_gate_and_a_declared_result_is_simulated(tmp_path: Path) -> None:
-    simulated = sim(playbook(tmp_path, ORDER), asked=Asked(seeds=8))
+    simulated = sim(playbook(tmp_path, ORDER), asked=SimulationOptions(seeds=8))
     assert simulated.undisturbed.startswith("completed with ")
     assert simulated.undisturbed.endswith(" by approve'")
     assert simulated.made_up == ("fetch",)
 
 
 def test_loops_and_lists_of_tools_are_simulated(tmp_path: Path) -> None:
-    simulated = sim(playbook(tmp_path, LIST), asked=Asked(seeds=6))
+    simulated = sim(playbook(tmp_path, LIST), asked=SimulationOptions(seeds=6))
     assert "'second': {'n': 2}" in simulated.undisturbed
     assert simulated.made_up == ("both", "send")
 
@@ -101,29 +101,29 @@ def test_recordings_say_what_tools_give(tmp_path: Path) -> None:
         t.fake("http", {"data": {"total": 50}})
         run = t.start(playbook(tmp_path, ORDER))
         t.record(run, kept)
-    simulated = sim(playbook(tmp_path, ORDER), asked=Asked(seeds=3, replay=[kept]))
+    simulated = sim(playbook(tmp_path, ORDER), asked=SimulationOptions(seeds=3, replay=[kept]))
     assert simulated.undisturbed == "completed with '100 by approve'"
     assert simulated.made_up == ()
 
 
 def test_steps_without_async_run_too_and_what_they_cannot_do_is_told() -> None:
-    assert sim(Plain, asked=Asked(seeds=6), n=1).undisturbed == "completed with 2"
+    assert sim(Plain, asked=SimulationOptions(seeds=6), n=1).undisturbed == "completed with 2"
     with pytest.raises(SimFailed, match=r"calls ctx\.call, .*: write `async def`"):
-        sim(Calling, asked=Asked(seeds=1))
+        sim(Calling, asked=SimulationOptions(seeds=1))
 
 
 def test_a_result_that_depends_on_order_is_told_with_its_seed() -> None:
     with pytest.raises(
         SimFailed, match=r"it ended as completed with \[.*undisturbed it ends as .*\[0, 1, 2, 3\]"
     ) as broken:
-        sim(Racing, asked=Asked(seeds=40))
+        sim(Racing, asked=SimulationOptions(seeds=40))
     seed = broken.value.simulated.broken
     assert seed is not None
     assert any("join/1 succeeded" in line for line in seed.history)
     with pytest.raises(SimFailed) as again:
-        sim(Racing, asked=Asked(seeds=1, seed=seed.seed))
+        sim(Racing, asked=SimulationOptions(seeds=1, seed=seed.seed))
     assert again.value.simulated.broken == seed
-    assert sim(Racing, asked=Asked(seeds=10, any_result=True)).compared == 0
+    assert sim(Racing, asked=SimulationOptions(seeds=10, any_result=True)).compared == 0
 
 
 def test_a_run_that_never_ends_is_told_before_any_fault(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +148,7 @@ def test_a_poll_that_no_made_up_result_ends_is_no_broken_promise(
     with testing.engine() as t:
         t.fake("http", {"data": 3})
         t.record(t.start(playbook(tmp_path, POLL)), kept)
-    assert sim(playbook(tmp_path, POLL), asked=Asked(seeds=3, replay=[kept])).broken is None
+    assert sim(playbook(tmp_path, POLL), asked=SimulationOptions(seeds=3, replay=[kept])).broken is None
 
 
 def test_a_finished_step_that_runs_again_is_found() -> None:
@@ -182,9 +182,9 @@ def test_inputs_are_held_against_the_workflow_first(tmp_path: Path) -> None:
 def test_python_code_of_a_playbook_is_run_once_for_an_input(tmp_path: Path) -> None:
     code = f"with open({str(tmp_path / 'ran')!r}, 'a') as file: file.write('x')\\nreturn 1"
     file = playbook(tmp_path, f'workflow:\n  - step: a\n    tool: {{kind: python, code: "{code}"}}\n')
-    assert sim(file, asked=Asked(seeds=5)).undisturbed == "completed with 1"
+    assert sim(file, asked=SimulationOptions(seeds=5)).undisturbed == "completed with 1"
     assert (tmp_path / "ran").read_text() == "x"
-    faked = sim(file, asked=Asked(seeds=2, fake=("python",)))
+    faked = sim(file, asked=SimulationOptions(seeds=2, fake=("python",)))
     assert (tmp_path / "ran").read_text() == "x"
     assert faked.made_up == ("a",)
 
@@ -242,7 +242,7 @@ def test_items_may_come_from_a_source(tmp_path: Path, monkeypatch: pytest.Monkey
         run.result()
         assert run.steps()["each"]["result"] == [2, 4]
         t.record(run, kept)
-    assert sim(file, asked=Asked(seeds=4)).undisturbed.startswith("completed")
+    assert sim(file, asked=SimulationOptions(seeds=4)).undisturbed.startswith("completed")
     (tmp_path / "rows.jsonl").unlink()
     with testing.engine() as t:
         t.replay(kept)

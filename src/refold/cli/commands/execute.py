@@ -333,16 +333,20 @@ def ways_on(views: Views, order: Execution) -> list[str]:
 async def is_idle(process: Process) -> bool:
     """Return whether nothing that this process serves can continue by itself, and no letter or due timer is left.
 
-    The runs are looked at first: what does not move sends no letters, so none can come in between unseen.
+    These are several looks. A schedule may start a run, and a run may end, between two of them; so the looks count only
+    if no run has changed meanwhile.
     """
     engine, served = process.engine, process.served_runs
-    runs = None if served is None else served.runs
-    if await asyncio.to_thread(moving_run, engine.store.views, (process.worker.can,), runs) is not None:
+    views, runs = engine.store.views, None if served is None else served.runs
+    before = (await asyncio.to_thread(views.changed)).position
+    if await asyncio.to_thread(moving_run, views, (process.worker.can,), runs) is not None:
         return False
     if process.schedules is not None and await process.schedules.has_work():
         return False
     due, _ = await engine.advance(lambda: engine.store.due(DUE))
-    return not (due if runs is None else runs.intersection(due))
+    if due if runs is None else runs.intersection(due):
+        return False
+    return (await asyncio.to_thread(views.changed)).position == before
 
 
 async def _see_out(process: Process, run: str) -> None:
