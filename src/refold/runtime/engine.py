@@ -268,7 +268,8 @@ class Engine:
         for its end and starts another. A key of a run of another workflow raises KeyTaken in any case.
 
         `name` and `labels` are for people and for lists of runs, `run` is an id of your own. With
-        `cancel_with_caller`, `run` cancels the run it has started if its caller is cancelled while it waits.
+        `cancel_with_caller`, `run` cancels the run it has started if its caller is cancelled while it waits; one with a
+        key goes on, because others may wait for it.
 
         `queue`, `priority`, `share` and `limit` are those of its steps that name none. Its child runs have the same
         queue, priority and share.

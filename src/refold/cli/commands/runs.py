@@ -182,7 +182,11 @@ def _took(row: Summary, now: int) -> str:
 @output_option
 @store_option
 def show(run: str | None, graph: bool, output: str, db: str) -> None:
-    """Show the status of a run and of its steps, and its result."""
+    """Show the status of a run and of its steps, and its result.
+
+    BEGAN and TOOK are of the work of a step, without its wait for a worker. A worker reports them at the end of the work,
+    so a step that was cancelled while it ran has none.
+    """
     with database.reading(db) as views:
         row = database.find_run(views, run)
         drawn, state = RunReader(views, row.run).read()
