@@ -184,8 +184,8 @@ def _took(row: Summary, now: int) -> str:
 def show(run: str | None, graph: bool, output: str, db: str) -> None:
     """Show the status of a run and of its steps, and its result.
 
-    BEGAN and TOOK are of the work of a step, without its wait for a worker. A worker reports them at the end of the work,
-    so a step that was cancelled while it ran has none.
+    BEGAN and TOOK are of the work of a step, without its wait for a worker. A worker reports them at the end of the
+    work, so a step that was cancelled while it ran has none.
     """
     with database.reading(db) as views:
         row = database.find_run(views, run)
