@@ -100,7 +100,7 @@ async def test_steps_that_read_and_write_one_duckdb_file_at_once_share_it(tmp_pa
 
 async def test_a_duckdb_file_that_another_process_has_is_worth_another_try(tmp_path: Path) -> None:
     path = str(tmp_path / "x.db")
-    code = "import duckdb, sys; db = duckdb.connect(sys.argv[1]); print(); sys.stdin.read()"
+    code = "import duckdb, sys; db = duckdb.connect(sys.argv[1]); print(flush=True); sys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", code, path], stdin=-1, stdout=-1) as other:
         assert other.stdout is not None
         other.stdout.readline()
