@@ -60,14 +60,14 @@ def migrate(db: apsw.Connection, path: str, steps: Mapping[int, str] | None = No
 
 def refuse_for_reading(db: apsw.Connection, path: str) -> None:
     """A file is only looked at, never migrated by that, so it must have the schema of this release."""
-    version, newest = version_of(db, path), max(migrations())
-    if version > newest:
-        raise Unusable(_newer(path, version, newest))
+    version = version_of(db, path)
+    if version > newest():
+        raise Unusable(_newer(path, version, newest()))
     if version == 0:
         raise Unusable(f"{path} is empty: `refold run` makes a database of it")
-    if version < newest:
+    if version < newest():
         raise Unusable(
-            f"{path} was written by an older Refold (schema {version}; this one reads {newest}): "
+            f"{path} was written by an older Refold (schema {version}; this one reads {newest()}): "
             "`refold db migrate` brings it up to date"
         )
 
