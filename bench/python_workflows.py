@@ -32,6 +32,7 @@ from refold import Collect, Context, Engine, Event, StartEvent, StopEvent, Workf
 from refold.runtime import turn_thread
 from refold.settings import Settings
 
+PACKAGE = Path(turn_thread.__file__).parents[1]
 WINDOW = 64
 CHAIN, FAN = (0.6, 0.55), (5.0, 4.0)  # with events, as a flow: times the raw loop's single commits per second, at least
 MANY, RUNS, STEPS = 1.5, 500, 3  # the same, of runs that are started at once
@@ -265,10 +266,10 @@ def where_time_goes(bench: Bench, name: str, body: Body, steps: int) -> None:
 def _room(file: str, function: str) -> str:
     if file == "~":
         return "SQLite" if "apsw" in function or "Cursor" in function else "built-in functions"
-    parts = Path(file).parts
-    if "refold" not in parts:
-        return "asyncio" if "asyncio" in parts else "other libraries"
-    return "/".join(parts[parts.index("refold") + 1 : -1][:2]) or "refold"
+    path = Path(file)
+    if not path.is_relative_to(PACKAGE):
+        return "asyncio" if "asyncio" in path.parts else "other libraries"
+    return "/".join(path.relative_to(PACKAGE).parts[:-1][:2]) or "refold"
 
 
 def import_ratio(rounds: int) -> float:
