@@ -42,7 +42,7 @@ def test_python_workflows_are_told_with_what_they_wrote_and_how_safely(tmp_path:
 def test_the_report_says_where_the_time_of_a_step_goes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     python_workflows.where_time_goes(Bench(str(tmp_path)), "chain", python_workflows.chain(5), 5)
     told = capsys.readouterr().out
-    assert all(f"{room} " in told for room in ("SQLite", "runtime", "stores/sqlite")), told
+    assert all(f"{room} " in told for room in ("core/decide", "runtime", "stores/sqlite")), told
 
 
 @pytest.mark.parametrize("workload", python_workflows.WORKLOADS)

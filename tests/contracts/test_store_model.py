@@ -272,8 +272,9 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("kind", STORES)
+@pytest.mark.timeout(1200)  # with a server and on a busy machine
 def test_a_store_behaves_like_its_model(kind: str) -> None:
-    agrees_with_the_model(kind, examples=60)
+    agrees_with_the_model(kind, examples=200)
 
 
 @pytest.mark.proof

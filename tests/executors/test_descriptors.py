@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from refold import Engine
-from refold.errors import RunFailed, ToolFailed
+from refold.errors import ToolFailed
 from refold.executors import supervised, supervisor_process
 from refold.executors.limits import Limits
 from refold.executors.programs import Programs
 from refold.executors.supervised import ProgramStart, Supervisors
-from refold.plan import Plan
 from refold.tools.container.tool import ContainerTool
 from tests.alive import children, living, noted_in, own_children, within
 from tests.executors.bodies import LIST_FILES
@@ -165,8 +164,9 @@ async def test_a_launcher_and_a_supervisor_that_die_together_are_noticed(
     failing = asyncio.create_task(fault_of_run(opened, plan))
     [pid] = await asyncio.to_thread(noted_in, tmp_path, 1, 30.0)
     [supervisor] = own_children(os.getpid()) - before
+    killed = [supervisor, *own_children(supervisor)]
     try:
-        for each in (supervisor, *own_children(supervisor)):
+        for each in killed:
             os.kill(each, signal.SIGKILL)
         fault = await asyncio.wait_for(failing, 30)
         assert (fault.kind, fault.message) == ("process_died", "the process was killed with its supervisor")
@@ -175,17 +175,8 @@ async def test_a_launcher_and_a_supervisor_that_die_together_are_noticed(
     finally:
         if living([pid]):
             os.kill(pid, signal.SIGKILL)  # nobody is left who could end a program
-    assert (await run_unless_dying(opened, one_step("shell", {"script": "echo next"})))["stdout"] == "next\n"
-
-
-async def run_unless_dying(opened: Engine, plan: Plan) -> Any:
-    """A program that starts while its supervisor dies fails with it; the next one gets a new supervisor."""
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                return await opened.run(plan)
-            except RunFailed as failed:
-                assert failed.error.fault.kind == "process_died"
+    assert await asyncio.to_thread(within, 30.0, lambda: living(killed) == set())  # their sockets are closed now
+    assert (await opened.run(one_step("shell", {"script": "echo next"})))["stdout"] == "next\n"
 
 
 async def test_who_gets_no_grace_is_not_asked_first() -> None:
